@@ -1,0 +1,53 @@
+"""Everything that can go wrong, and every way a run can end; each message names the remedy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class UnweaveError(Exception):
+    """Base of every exception raised by unweave."""
+
+
+class InputError(UnweaveError, ValueError):
+    """What was given cannot be used: a wrong shape, a missing file, an unknown name."""
+
+
+class MissingExtra(UnweaveError, ImportError):
+    """An optional dependency is needed for this model or format."""
+
+    def __init__(self, package: str, extra: str):
+        Exception.__init__(self, f"{package} is not installed; run: pip install 'unweave[{extra}]'")
+
+
+class OracleError(UnweaveError, RuntimeError):
+    """The model itself failed, or answered with something that is not a number."""
+
+
+class BudgetSpent(UnweaveError, RuntimeError):
+    """The next batch of queries would exceed the budget; nothing of it was asked."""
+
+
+class OutsideDomain(UnweaveError, ValueError):
+    """A method tried to ask outside the allowed domain; nothing was asked."""
+
+
+class NotIdentified(UnweaveError, RuntimeError):
+    """Raised by ``identify(..., throw=True)`` when the outcome is not ``identified``."""
+
+
+class ExportError(UnweaveError, RuntimeError):
+    """A written model does not reproduce the network, or the format cannot express it."""
+
+
+class Outcome(StrEnum):
+    """How a run ended. The value is the word used in verdicts and JSON."""
+
+    IDENTIFIED = "identified"
+    PARTLY = "partly identified"
+    NOT_IDENTIFIED = "not identified"
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of the command line for this outcome."""
+        return {Outcome.IDENTIFIED: 0, Outcome.PARTLY: 3, Outcome.NOT_IDENTIFIED: 4}[self]

@@ -1,0 +1,58 @@
+"""What a method is: a problem and a meter in, a finding out.
+
+A method asks through the meter, in named stages, and returns what it found. It does not judge itself: the
+pipeline certifies every finding on fresh queries and words the outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the user told us and what was measured before any method ran."""
+
+    activations: tuple[str, ...]
+    """Candidate hidden activations, most plausible first; one entry when the user named it."""
+    hidden: tuple[int, ...] | None
+    """Widths of the hidden layers when given."""
+    precision: Precision
+    seed: int = 0
+    max_depth: int = 4
+    """Most hidden layers a method may try when ``hidden`` is not given."""
+
+    def rng(self, purpose: int = 0) -> np.random.Generator:
+        """A generator of its own for each numbered purpose, so stages do not disturb each other."""
+        return np.random.default_rng([self.seed, purpose])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a method found, before certification."""
+
+    network: Network | None
+    reason: str = ""
+    """Why there is no network, or why parts of it are not determined; with what would help."""
+    warnings: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
+    """Parts of the network that are known not to be determined, in words ("layer 1, unit 3: sign")."""
+    alternatives: dict[str, float] = field(default_factory=dict)
+    """Relative residual of each activation (or architecture) that was tried."""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Arrays worth drawing: spectra, crossings, residual histories."""
+
+
+class Method(Protocol):
+    """One way of identifying. ``suits`` says in words why it applies, or None."""
+
+    name: str
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding: ...

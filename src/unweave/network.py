@@ -1,0 +1,195 @@
+"""Network: dense layers with their weights, biases and activations, and the symmetries no observer can see.
+
+``f(x) = phi_L(W_L ... phi_1(W_1 x + b_1) ... + b_L)``. Two parameter sets describe the same function when they
+differ by a permutation of hidden units, by flips of units whose activation has a reflection, by positive scales
+of homogeneous units, by shifts of exponential units, or by writing sigmoid as tanh. ``canonical`` picks one
+representative of each class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Layers of ``weights[i]`` (out, in), ``biases[i]`` (out,) and ``activations[i]`` (a name)."""
+
+    weights: tuple[np.ndarray, ...]
+    biases: tuple[np.ndarray, ...]
+    activations: tuple[str, ...]
+
+    def __init__(
+        self,
+        weights: Sequence[np.ndarray],
+        biases: Sequence[np.ndarray | None],
+        activations: Sequence[str],
+    ):
+        if not len(weights) == len(biases) == len(activations) or not len(weights):
+            raise InputError(
+                f"a Network needs as many weights as biases and activations, at least one of each; "
+                f"got {len(weights)}, {len(biases)}, {len(activations)}"
+            )
+        matrices = tuple(np.array(w, dtype=np.float64, ndmin=2) for w in weights)
+        vectors = tuple(
+            np.zeros(len(w)) if b is None else np.array(b, dtype=np.float64).reshape(-1)
+            for w, b in zip(matrices, biases, strict=True)
+        )
+        for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
+            if w.ndim != 2 or b.shape != (w.shape[0],):
+                raise InputError(f"layer {i}: weights {w.shape} do not fit biases {b.shape}; want (out, in) and (out,)")
+            if i and w.shape[1] != matrices[i - 1].shape[0]:
+                raise InputError(f"layer {i} takes {w.shape[1]} inputs but layer {i - 1} has {len(matrices[i - 1])} units")
+        for array in (*matrices, *vectors):
+            array.setflags(write=False)
+        object.__setattr__(self, "weights", matrices)
+        object.__setattr__(self, "biases", vectors)
+        object.__setattr__(self, "activations", tuple(act.get(a).name for a in activations))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Outputs (n, outputs) for inputs (n, inputs)."""
+        h = np.asarray(x, dtype=np.float64)
+        if h.ndim != 2 or h.shape[1] != self.input_size:
+            raise InputError(f"expected inputs of shape (n, {self.input_size}), got {h.shape}")
+        for w, b, name in zip(self.weights, self.biases, self.activations, strict=True):
+            h = act.get(name)(h @ w.T + b)
+        return h
+
+    def __repr__(self) -> str:
+        return f"Network({self.describe()}, {self.num_parameters} parameters)"
+
+    def describe(self) -> str:
+        """The architecture on one line: ``10-16-8-1 tanh``; different activations are listed in order."""
+        kinds = list(dict.fromkeys(self.activations[:-1])) or ["linear"]
+        last = "" if self.activations[-1] == "identity" else f", {self.activations[-1]} outputs"
+        sizes = (self.input_size, *self.hidden, self.output_size)
+        return f"{'-'.join(map(str, sizes))} {'/'.join(kinds)}{last}"
+
+    @property
+    def input_size(self) -> int:
+        return self.weights[0].shape[1]
+
+    @property
+    def output_size(self) -> int:
+        return self.weights[-1].shape[0]
+
+    @property
+    def hidden(self) -> tuple[int, ...]:
+        """Widths of the hidden layers."""
+        return tuple(len(w) for w in self.weights[:-1])
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.weights)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(w.size + b.size for w, b in zip(self.weights, self.biases, strict=True))
+
+    def flat(self) -> np.ndarray:
+        """All parameters as one vector: layer by layer, each row with its bias behind it."""
+        return np.concatenate(
+            [np.hstack([w, b[:, None]]).ravel() for w, b in zip(self.weights, self.biases, strict=True)]
+        )
+
+    def with_flat(self, parameters: np.ndarray) -> Network:
+        """The same architecture with the parameters of ``flat``'s layout."""
+        weights, biases, start = [], [], 0
+        for w in self.weights:
+            block = parameters[start : start + len(w) * (w.shape[1] + 1)].reshape(len(w), -1)
+            weights.append(block[:, :-1])
+            biases.append(block[:, -1])
+            start += block.size
+        if start != len(parameters):
+            raise InputError(f"expected {start} parameters, got {len(parameters)}")
+        return Network(weights, biases, self.activations)
+
+    def permuted(self, layer: int, order: Sequence[int] | np.ndarray) -> Network:
+        """The same function with the units of hidden ``layer`` in another order."""
+        weights, biases = self._copies()
+        weights[layer], biases[layer] = weights[layer][order], biases[layer][order]
+        weights[layer + 1] = weights[layer + 1][:, order]
+        return Network(weights, biases, self.activations)
+
+    def flipped(self, layer: int, units: np.ndarray) -> Network:
+        """The same function with the chosen units (booleans) of hidden ``layer`` reflected.
+
+        For activations whose reflection leaves a linear term (relu, softplus, gelu, silu), those terms of the
+        chosen units must cancel in the next layer's eyes; otherwise the flip changes the function and is refused.
+        """
+        units = np.asarray(units, dtype=bool)
+        activation = act.get(self.activations[layer])
+        if not units.any():
+            return self
+        if activation.reflection is None:
+            raise InputError(f"units of activation {activation.name!r} have no reflection")
+        sign, constant, linear = activation.reflection
+        weights, biases = self._copies()
+        outgoing = weights[layer + 1][:, units]
+        rows, offsets = weights[layer][units], biases[layer][units]
+        left_over = linear * outgoing @ rows
+        scale = abs(linear) * np.abs(outgoing) @ np.abs(rows)
+        if np.any(np.abs(left_over) > 1e-9 * np.maximum(scale, 1e-300)):
+            raise InputError(
+                f"flipping these {activation.name} units leaves a linear term that the next layer cannot absorb"
+            )
+        # phi(z) = sign * phi(-z) + constant + linear * (-z), with sign^2 = 1
+        biases[layer + 1] = biases[layer + 1] + constant * outgoing.sum(axis=1) - linear * outgoing @ offsets
+        weights[layer + 1][:, units] = sign * outgoing
+        weights[layer][units] *= -1
+        biases[layer][units] *= -1
+        return Network(weights, biases, self.activations)
+
+    def rescaled(self, layer: int, factors: np.ndarray) -> Network:
+        """The same function with homogeneous units of hidden ``layer`` multiplied by positive ``factors``."""
+        activation = act.get(self.activations[layer])
+        factors = np.asarray(factors, dtype=np.float64)
+        if activation.degree is None or np.any(factors <= 0):
+            raise InputError(f"units of activation {activation.name!r} cannot be rescaled by {factors}")
+        weights, biases = self._copies()
+        weights[layer] *= factors[:, None]
+        biases[layer] *= factors
+        weights[layer + 1] /= factors**activation.degree
+        return Network(weights, biases, self.activations)
+
+    def normalised(self) -> Network:
+        """Continuous symmetries removed: sigmoid written as tanh, homogeneous rows of length one, exp unshifted."""
+        weights, biases = self._copies()
+        names = list(self.activations)
+        for i in range(self.num_layers - 1):
+            if names[i] == "sigmoid":  # sigmoid(z) = (1 + tanh(z/2)) / 2
+                names[i] = "tanh"
+                weights[i], biases[i] = weights[i] / 2, biases[i] / 2
+                biases[i + 1] = biases[i + 1] + weights[i + 1].sum(axis=1) / 2
+                weights[i + 1] = weights[i + 1] / 2
+            degree = act.get(names[i]).degree
+            if degree is not None:
+                norms = np.linalg.norm(weights[i], axis=1)
+                norms = np.where(norms > 0, norms, 1.0)
+                weights[i], biases[i] = weights[i] / norms[:, None], biases[i] / norms
+                weights[i + 1] = weights[i + 1] * norms**degree
+            if names[i] == "exp":
+                weights[i + 1] = weights[i + 1] * np.exp(biases[i])
+                biases[i] = np.zeros_like(biases[i])
+        return Network(weights, biases, names)
+
+    def canonical(self) -> Network:
+        """One representative of all parameter sets that describe this function through these symmetries."""
+        network = self.normalised()
+        for layer in range(network.num_layers - 1):
+            rows = network.weights[layer]
+            if act.get(network.activations[layer]).flips:
+                leading = rows[np.arange(len(rows)), np.argmax(np.abs(rows), axis=1)]
+                leading = np.where(leading == 0, network.biases[layer], leading)
+                network = network.flipped(layer, leading < 0)
+            network = network.permuted(layer, np.lexsort(network.weights[layer].T[::-1]))
+        return network
+
+    def _copies(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        return [w.copy() for w in self.weights], [b.copy() for b in self.biases]

@@ -1,0 +1,27 @@
+"""What an oracle is: a batch of inputs in, a batch of outputs out, and a few facts about the model."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+
+@runtime_checkable
+class Oracle(Protocol):
+    """Anything that answers f(x) in batches.
+
+    ``dtype`` is the precision the model computes in as far as the adapter can tell ("float64" or "float32");
+    the precision actually delivered is measured (``oracles.precision``). ``notes`` are sentences the verdict
+    must repeat, for instance that log-odds stand in for logits.
+    """
+
+    name: str
+    input_size: int
+    output_size: int
+    dtype: str
+    notes: tuple[str, ...]
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        """Outputs (n, output_size) in float64 for inputs (n, input_size) in float64."""
+        ...

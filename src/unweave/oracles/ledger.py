@@ -1,0 +1,37 @@
+"""The ledger: how many queries each stage has cost, and the budget none may exceed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from unweave.errors import BudgetSpent, InputError
+
+
+@dataclass
+class Ledger:
+    """Queries by stage, in the order the stages began, against an optional budget."""
+
+    budget: int | None = None
+    by_stage: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        if self.budget is not None and self.budget < 1:
+            raise InputError(f"budget={self.budget}: the budget must be at least 1, or None for no limit")
+
+    @property
+    def total(self) -> int:
+        return sum(self.by_stage.values())
+
+    @property
+    def left(self) -> float:
+        """Queries still allowed; infinite without a budget."""
+        return float("inf") if self.budget is None else self.budget - self.total
+
+    def charge(self, stage: str, num_queries: int) -> None:
+        """Record ``num_queries`` about to be asked, or raise ``BudgetSpent`` and record nothing."""
+        if num_queries > self.left:
+            raise BudgetSpent(
+                f"budget spent: {stage} needs {num_queries} queries more but only {int(self.left)} of "
+                f"{self.budget} are left; raise the budget"
+            )
+        self.by_stage[stage] = self.by_stage.get(stage, 0) + num_queries
