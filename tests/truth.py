@@ -1,0 +1,33 @@
+"""Ground-truth networks for the tests: random multilayer perceptrons of real-life shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from unweave.network import Network
+
+
+def random_network(
+    sizes: Sequence[int], activation: str = "tanh", seed: int = 0, *, norms: tuple[float, float] = (0.7, 1.6)
+) -> Network:
+    """A dense network ``sizes[0]-...-sizes[-1]`` with free row norms, biases and output weights.
+
+    Rows point in uniform directions with norms uniform in ``norms`` (twice that for sigmoid, whose slope is a
+    quarter), biases are N(0, 0.3^2) (uniform in [-1, 1] for relu), outputs are linear.
+    """
+    rng = np.random.default_rng([seed, *sizes])
+    weights, biases = [], []
+    last = len(sizes) - 2
+    gain = 2.0 if activation == "sigmoid" else 1.0
+    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+        rows = rng.standard_normal((fan_out, fan_in))
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        rows *= rng.uniform(*norms, size=(fan_out, 1)) * (1.0 if i == last else gain)
+        weights.append(rows * (np.sqrt(fan_in) if i == last else 1.0))
+        if activation in ("relu", "leaky_relu"):
+            biases.append(rng.uniform(-1, 1, size=fan_out))
+        else:
+            biases.append(0.3 * rng.standard_normal(fan_out))
+    return Network(weights, biases, [activation] * last + ["identity"])
