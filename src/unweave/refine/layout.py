@@ -1,7 +1,7 @@
 """Layout: how a flat vector of parameters becomes a function, and the Jacobian of that function.
 
-A layout is an architecture without numbers: sizes, activations, and whether later layers also see the earlier
-ones (*skips*). The plain layout is that of ``Network.flat``: layer by layer, each row with its bias behind it.
+A layout is an architecture without numbers: sizes, activations, and whether later layers also see earlier
+ones (*skips*). The plain layout is that of ``Network.flat``: layer by layer, each row and then its bias.
 With skips, layer l reads the concatenation of the previous layer's units, the ones before it, and x; that is
 the form in which units such as softplus or GELU lose their sign (``phi(z) = z/2 + even(z)``).
 
@@ -89,11 +89,11 @@ class Layout:
         return self.starts[layer] + unit * width + np.arange(width)
 
     def without(self, kept: list[np.ndarray]) -> tuple[Layout, np.ndarray]:
-        """The layout with only the ``kept`` units (booleans, one array a hidden layer), and the indices that stay."""
+        """The layout with only the ``kept`` units (booleans, a hidden layer each), and the indices that stay."""
         removed = [
             np.concatenate([self.outgoing(layer, u), self.incoming(layer, u)])
             for layer, mask in enumerate(kept)
-            for u in np.flatnonzero(~mask)
+            for u in np.flatnonzero(~mask).tolist()
         ]
         stays = np.ones(self.num_parameters, dtype=bool)
         if removed:
@@ -118,7 +118,7 @@ class Layout:
         return h
 
     def linearise(self, parameters: Array, x: Array, xp: ModuleType = np) -> tuple[Array, Array]:
-        """Outputs (n, outputs) and their Jacobian (n * outputs, parameters); row n * outputs + o is output o of x_n."""
+        """Outputs (n, outputs) and their Jacobian (n * outputs, parameters), rows as in ``outputs.ravel()``."""
         inputs, slopes, features = [], [], x
         h = x
         for layer in range(self.num_layers):

@@ -1,6 +1,6 @@
 """Levenberg-Marquardt with identity damping and geodesic acceleration.
 
-Minimises ``|r(theta)|^2`` from any start. Each step solves ``(J'J + lambda mean(diag J'J) I) v = -J'r`` (the dual
+Minimises ``|r(theta)|^2`` from any start. Each step solves ``(J'J + lambda mean(diag J'J) I) v = -J'r`` (dual
 system ``J J'`` when parameters outnumber residuals); damping follows Nielsen (1999). Identity damping lets
 surplus directions move freely, which is what brings over-wide students home; Marquardt's diagonal does not.
 *Geodesic acceleration* (Transtrum and Sethna 2012) adds half the second-order correction
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from unweave.network import Network
 from unweave.refine.layout import Layout
@@ -127,14 +127,14 @@ def minimise(
         else:
             damping, growth, quiet = damping * growth, growth * 2, quiet + 1
         history.append(_rms(loss, num_residuals, scale))
-        if history[-1] > s.target and (quiet >= s.patience and damping < 1e-3 or quiet >= 3 * s.patience):
+        if history[-1] > s.target and ((quiet >= s.patience and damping < 1e-3) or quiet >= 3 * s.patience):
             return Minimum(theta, history[-1], step, "stationary", tuple(history))
     end = "target" if history[-1] <= s.target else "steps"
     return Minimum(theta, history[-1], s.max_steps, end, tuple(history))
 
 
 def fit_network(network: Network, x: np.ndarray, y: np.ndarray, *, settings: Settings | None = None) -> Fit:
-    """Fit every parameter of ``network`` to ``y`` (n, outputs) at ``x`` (n, inputs), starting from its own values."""
+    """Fit every parameter of ``network`` to ``y`` (n, outputs) at ``x`` (n, inputs) from its own values."""
     layout = Layout.of(network)
     found = fit_layout(layout, network.flat(), x, y, settings=settings)
     return Fit(layout.network(found.parameters), found.rms, found.num_steps, found.end, found.history)
@@ -172,22 +172,24 @@ class _System:
         self._matrix = jacobian @ jacobian.T if self._dual else jacobian.T @ jacobian
         self.gradient = jacobian.T @ r
         self.unit = max(float(np.trace(self._matrix)) / jacobian.shape[1], 1e-300)
-        self._cholesky: np.ndarray | None = None
+        self._cholesky: tuple[np.ndarray, bool] | None = None
 
     def factor(self, damping: float) -> bool:
         """Prepare ``J'J + damping unit I``; False when it is not positive definite to rounding."""
         matrix = self._matrix.copy(order="F")
         matrix[np.diag_indices_from(matrix)] += damping * self.unit
-        factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
-        self._cholesky = factor if info == 0 else None
-        return info == 0
+        try:
+            self._cholesky = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return False
+        return True
 
     def solve(self, b: np.ndarray) -> np.ndarray:
         """``(J'J + damping unit I)^-1 J' b``."""
         assert self._cholesky is not None
         if self._dual:
-            return self._jacobian.T @ dpotrs(self._cholesky, b, lower=1)[0]
-        return dpotrs(self._cholesky, self._jacobian.T @ b, lower=1)[0]
+            return self._jacobian.T @ cho_solve(self._cholesky, b, check_finite=False)
+        return cho_solve(self._cholesky, self._jacobian.T @ b, check_finite=False)
 
     def along(self, v: np.ndarray) -> np.ndarray:
         return self._jacobian @ v
