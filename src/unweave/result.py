@@ -1,0 +1,285 @@
+"""Identification: what a run found, how well it was verified, what it cost, and what stays unknown.
+
+One immutable value. ``verdict()`` says it in five lines, ``to_json()`` in numbers; ``save`` and ``load`` keep
+all of it in one safetensors file (the tensors of the network, the arrays among the details, the rest as JSON),
+which is also a saved network for ``compare`` and ``identify``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.errors import ExportError, InputError, Outcome, UnweaveError
+from unweave.exports import native
+from unweave.exports.write import export as export_network
+from unweave.exports.write import require_writable
+from unweave.network import Network
+from unweave.oracles.ledger import Ledger
+from unweave.oracles.precision import Precision
+
+if TYPE_CHECKING:
+    from unweave.certificate import Certificate
+
+_RECORD = "identification"
+_TENSOR = "__tensor__"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identification:
+    """The result of ``identify``: a network with its certificate, or the reason why there is none."""
+
+    outcome: Outcome
+    network: Network | None = None
+    certificate: Certificate | None = None
+    reason: str = ""
+    """Why the outcome is not ``identified``, and what would help."""
+    ledger: Ledger = field(default_factory=Ledger)
+    method: str = ""
+    method_reason: str = ""
+    """Why this method was chosen."""
+    warnings: tuple[str, ...] = ()
+    undetermined: tuple[str, ...] = ()
+    """Parts of the network that are known not to be determined, in words."""
+    alternatives: dict[str, float] = field(default_factory=dict)
+    """Relative residual of each activation (or architecture) that was tried."""
+    precision: Precision | None = None
+    seconds: float = 0.0
+    seed: int = 0
+    model_name: str = ""
+    details: dict[str, Any] = field(default_factory=dict)
+    """Arrays and numbers worth drawing: spectra, crossings, residual histories."""
+
+    @property
+    def identified(self) -> bool:
+        return self.outcome is Outcome.IDENTIFIED
+
+    @property
+    def activation(self) -> str | None:
+        """The hidden activation, or several joined by a slash; None without a network."""
+        if self.network is None:
+            return None
+        return "/".join(dict.fromkeys(self.network.activations[:-1])) or "identity"
+
+    @property
+    def hidden(self) -> tuple[int, ...] | None:
+        """Widths of the hidden layers; None without a network."""
+        return None if self.network is None else self.network.hidden
+
+    @property
+    def num_parameters(self) -> int | None:
+        return None if self.network is None else self.network.num_parameters
+
+    def verdict(self) -> str:
+        """Five lines: what was found, how it was verified, what it cost, how, and what is not known."""
+        lines = (
+            self._what_was_found(),
+            self._what_was_verified(),
+            self._what_it_cost(),
+            self._how(),
+            self._what_is_not_known(),
+        )
+        return "\n".join(" ".join(line.split()) for line in lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The verdict as numbers and words, ready for ``json.dump``; infinities and NaN become null."""
+        return _strict(self._record())
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write everything to one ``.safetensors`` file and return its path; ``load`` reads it back."""
+        target = Path(path)
+        if target.suffix != ".safetensors":
+            raise ExportError(f"{target}: identifications are saved as .safetensors; change the suffix")
+        require_writable(target)
+        tensors = {} if self.network is None else native.network_tensors(self.network)
+        record = _lift_arrays({**self._record(), "details": self.details}, tensors)
+        metadata = {_RECORD: json.dumps(record)}
+        if self.network is not None:
+            metadata["activations"] = json.dumps(self.network.activations)
+        with tempfile.TemporaryDirectory(prefix=".unweave-", dir=target.parent) as folder:
+            draft = Path(folder) / "identification.safetensors"
+            native.save_tensors(draft, tensors, metadata)
+            if self.network is not None:
+                native.require_equal(self.network, native.read_safetensors(draft), target.name)
+            os.replace(draft, target)
+        return target
+
+    def export(
+        self, path: str | os.PathLike[str], *, format: str | None = None, dtype: str = "float64"
+    ) -> Path:
+        """Write the network alone: ``.onnx``, ``.safetensors`` or ``.npz`` by suffix, re-evaluated first."""
+        if self.network is None:
+            raise ExportError(f"there is no network to export: {self.reason or self.outcome}")
+        return export_network(self.network, path, format=format, dtype=dtype)
+
+    def _record(self) -> dict[str, Any]:
+        return {
+            "outcome": str(self.outcome),
+            "identified": self.identified,
+            "reason": self.reason,
+            "model": self.model_name,
+            "method": self.method,
+            "method_reason": self.method_reason,
+            "activation": self.activation,
+            "hidden": None if self.hidden is None else list(self.hidden),
+            "parameters": self.num_parameters,
+            "queries": self.ledger.total,
+            "queries_by_stage": dict(self.ledger.by_stage),
+            "budget": self.ledger.budget,
+            "certificate": None if self.certificate is None else self.certificate.to_dict(),
+            "precision": None if self.precision is None else dict(vars(self.precision)),
+            "undetermined": list(self.undetermined),
+            "alternatives": dict(self.alternatives),
+            "warnings": list(self.warnings),
+            "seconds": self.seconds,
+            "seed": self.seed,
+        }
+
+    def _what_was_found(self) -> str:
+        model = f" ({self.model_name})" if self.model_name else ""
+        if self.network is None:
+            return f"{self.outcome}{model}: no network was found"
+        size = f"{self.network.describe()}, {self.network.num_parameters:,} parameters"
+        return f"{self.outcome}{model}: {size}"
+
+    def _what_was_verified(self) -> str:
+        if self.certificate is None:
+            return "not verified: there is nothing to check against fresh queries"
+        c = self.certificate
+        word = "verified" if self.identified else "checked"
+        answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
+        return (
+            f"{word} on {c.num_points:,} fresh queries: max relative error {c.max_relative_error:.1e}, "
+            f"rms {c.rms_relative_error:.1e}{answers}"
+        )
+
+    def _what_it_cost(self) -> str:
+        total = self.ledger.total
+        each = f" ({total / self.num_parameters:.1f} a parameter)" if self.num_parameters else ""
+        limit = "" if self.ledger.budget is None else f" of {self.ledger.budget:,}"
+        stages = ", ".join(f"{stage} {count:,}" for stage, count in self.ledger.by_stage.items() if count)
+        return f"{total:,} queries{limit}{each}: {stages or 'none'}; {self.seconds:.1f} s"
+
+    def _how(self) -> str:
+        chosen = (
+            f"{self.method or 'none'}: {self.method_reason}" if self.method_reason else self.method or "none"
+        )
+        ranked = sorted(self.alternatives.items(), key=lambda item: item[1])
+        tried = (
+            "; residuals " + ", ".join(f"{name} {value:.1e}" for name, value in ranked[:3]) if ranked else ""
+        )
+        return f"method {chosen}{tried}"
+
+    def _what_is_not_known(self) -> str:
+        parts = []
+        if not self.identified:
+            parts.append(self.reason or "no reason was given")
+        if self.undetermined:
+            shown = "; ".join(self.undetermined[:4])
+            more = len(self.undetermined) - 4
+            parts.append(f"undetermined: {shown}" + (f" and {more} more" if more > 0 else ""))
+        if self.identified and self.network is not None:
+            parts.append(f"known up to {_symmetries(self.network)}")
+        parts.extend(self.warnings)
+        return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
+
+
+def load(path: str | os.PathLike[str]) -> Identification:
+    """The identification in a file written by ``Identification.save``."""
+    source = Path(path)
+    tensors, metadata = native.load_tensors(source)
+    if _RECORD not in metadata:
+        raise InputError(f"{source} holds a network without its identification; use exports.load_network")
+    network = native.network_from(source, tensors, metadata) if "activations" in metadata else None
+    try:
+        record = _lower_arrays(json.loads(metadata[_RECORD]), tensors)
+        return Identification(
+            outcome=Outcome(record["outcome"]),
+            network=network,
+            certificate=_read_certificate(record["certificate"]),
+            reason=record["reason"],
+            ledger=Ledger(record["budget"], dict(record["queries_by_stage"])),
+            method=record["method"],
+            method_reason=record["method_reason"],
+            warnings=tuple(record["warnings"]),
+            undetermined=tuple(record["undetermined"]),
+            alternatives=dict(record["alternatives"]),
+            precision=None if record["precision"] is None else Precision(**record["precision"]),
+            seconds=record["seconds"],
+            seed=record["seed"],
+            model_name=record["model"],
+            details=record["details"],
+        )
+    except UnweaveError:
+        raise
+    except (KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{source}: the record of the identification is damaged ({error}); save it again"
+        ) from error
+
+
+def _read_certificate(record: dict[str, Any] | None) -> Certificate | None:
+    if record is None:
+        return None
+    from unweave.certificate import Certificate
+
+    return Certificate.from_dict(record)
+
+
+def _symmetries(network: Network) -> str:
+    """What every network of this kind leaves open, in words."""
+    kinds = [act.get(name) for name in network.activations[:-1]]
+    seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
+    if any(kind.flips for kind in kinds):
+        seen.append("the signs of units")
+    if any(kind.degree for kind in kinds):
+        seen.append("positive scales of units")
+    if any(kind.name == "exp" for kind in kinds):
+        seen.append("shifts of exponential units")
+    if any(kind.name == "sigmoid" for kind in kinds):
+        seen.append("writing sigmoid as tanh")
+    return ", ".join(seen) or "nothing: every parameter is determined"
+
+
+def _lift_arrays(value: Any, tensors: dict[str, np.ndarray]) -> Any:
+    """``value`` as JSON, with its arrays moved to ``tensors``; what neither can hold is kept as text."""
+    if isinstance(value, dict):
+        return {str(key): _lift_arrays(item, tensors) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_lift_arrays(item, tensors) for item in value]
+    if isinstance(value, np.generic):
+        return _lift_arrays(value.item(), tensors)
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biuf" and value.dtype.itemsize <= 8:
+        key = f"details.{len(tensors)}"
+        tensors[key] = np.array(value)
+        return {_TENSOR: key}
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def _lower_arrays(value: Any, tensors: dict[str, np.ndarray]) -> Any:
+    if isinstance(value, dict):
+        if value.keys() == {_TENSOR}:
+            return tensors[value[_TENSOR]]
+        return {key: _lower_arrays(item, tensors) for key, item in value.items()}
+    return [_lower_arrays(item, tensors) for item in value] if isinstance(value, list) else value
+
+
+def _strict(value: Any) -> Any:
+    """``value`` with numpy numbers as Python's and non-finite ones as None, as strict JSON wants."""
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_strict(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return _strict(value.tolist())
+    if isinstance(value, np.generic):
+        return _strict(value.item())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
