@@ -1,7 +1,7 @@
 """Identification: what a run found, how well it was verified, what it cost, and what stays unknown.
 
 One immutable value. ``verdict()`` says it in five lines, ``to_json()`` in numbers; ``save`` and ``load`` keep
-all of it in one safetensors file (the tensors of the network, the arrays among the details, the rest as JSON),
+all of it in one safetensors file (the network, the arrays among the details, the rest as JSON),
 which is also a saved network for ``compare`` and ``identify``.
 """
 

@@ -142,7 +142,7 @@ def _erf(w: NodeWriter, z: str) -> str:
 def _gelu(w: NodeWriter, z: str) -> str:
     if w.dtype == np.float32:
         erf = w.op("Erf", w.op("Div", z, w.constant(math.sqrt(2))))
-        return w.op("Mul", w.op("Mul", z, w.op("Add", erf, w.constant(1.0))), w.constant(0.5))
+        return w.op("Mul", z, w.op("Mul", w.constant(0.5), w.op("Add", erf, w.constant(1.0))))
     tail = w.op("Mul", w.constant(0.5), _erfc_of_modulus(w, w.op("Mul", w.constant(math.sqrt(0.5)), z)))
     # z Phi(z) = max(z, 0) - |z| Phi(-|z|)
     return w.op("Sub", w.op("Relu", z), w.op("Mul", w.op("Abs", z), tail))
@@ -152,7 +152,7 @@ def _gelu_tanh(w: NodeWriter, z: str) -> str:
     cube = w.op("Mul", w.op("Mul", z, z), z)
     inner = w.op("Add", z, w.op("Mul", w.constant(0.044715), cube))
     t = w.op("Tanh", w.op("Mul", w.constant(math.sqrt(2 / math.pi)), inner))
-    return w.op("Mul", w.op("Mul", z, w.op("Add", t, w.constant(1.0))), w.constant(0.5))
+    return w.op("Mul", z, w.op("Mul", w.constant(0.5), w.op("Add", t, w.constant(1.0))))
 
 
 def _erfc_of_modulus(w: NodeWriter, z: str) -> str:
