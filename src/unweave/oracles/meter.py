@@ -1,7 +1,8 @@
 """The meter: every question to a model passes here.
 
-It checks shapes and the domain, answers repeated questions from memory (no answer is paid for twice), charges
-the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later stages fit.
+It checks shapes and the domain, answers repeated questions from memory (no answer is paid for twice),
+charges the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later
+stages fit.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ Progress = Callable[[str, int, int | None], None]
 
 
 class Meter:
-    """An oracle with a ledger, a domain and a memory. ``progress(stage, spent, budget)`` is told of every batch."""
+    """An oracle with a ledger, a domain and a memory.
+
+    ``progress(stage, spent, budget)`` is told of every batch.
+    """
 
     def __init__(
         self,
@@ -74,7 +78,9 @@ class Meter:
             raise InputError("a question contains NaN or infinity")
         inside = self.domain.contains(x)
         if not np.all(inside):
-            raise OutsideDomain(f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}")
+            raise OutsideDomain(
+                f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
+            )
         keys = [row.tobytes() for row in np.ascontiguousarray(x)]
         fresh: dict[bytes, int] = {}
         for i, key in enumerate(keys):
@@ -106,11 +112,13 @@ class Meter:
             raise
         except Exception as error:
             raise OracleError(
-                f"{self.oracle.name} failed on a batch of shape {batch.shape}: {type(error).__name__}: {error}"
+                f"{self.oracle.name} failed on a batch of shape {batch.shape}: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
             ) from error
         if answers.shape != (len(batch), self.output_size):
             raise OracleError(
-                f"{self.oracle.name} answered with shape {answers.shape}; expected {(len(batch), self.output_size)}"
+                f"{self.oracle.name} answered with shape {answers.shape}; "
+                f"expected {(len(batch), self.output_size)}"
             )
         if not np.all(np.isfinite(answers)):
             bad = int((~np.isfinite(answers)).any(axis=1).sum())

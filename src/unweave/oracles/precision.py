@@ -1,7 +1,8 @@
 """How exact the answers are: rounding, float32 or noise, measured by difference tables.
 
-On points equally spaced along a short segment a smooth function is a low-degree polynomial; its high differences
-vanish and what is left is the error of the answers, amplified by a known binomial factor (Hamming's table).
+On points equally spaced along a short segment a smooth function is a low-degree polynomial; its high
+differences vanish and what is left is the error of the answers, amplified by a known binomial factor
+(Hamming's table).
 """
 
 from __future__ import annotations
