@@ -16,13 +16,13 @@ test: .venv/dev.stamp
 	$(CAPS) $(BIN)/python -m pytest -n 2
 
 lint: .venv/dev.stamp
-	$(BIN)/ruff check src tests examples benchmarks
-	$(BIN)/ruff format --check src tests examples benchmarks
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
 format: .venv/dev.stamp
-	$(BIN)/ruff check --fix src tests examples benchmarks
-	$(BIN)/ruff format src tests examples benchmarks
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 docs: .venv/docs.stamp
 	$(BIN)/mkdocs build --strict
