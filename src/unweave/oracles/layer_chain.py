@@ -47,6 +47,8 @@ class LayerChain:
     def scale(self, factors: np.ndarray | float, shift: np.ndarray | float = 0.0) -> None:
         """Apply ``h -> factors * h + shift``, value by value."""
         self._refuse_after_softmax()
+        if np.all(np.asarray(factors) == 1) and np.all(np.asarray(shift) == 0):
+            return
         factors = np.broadcast_to(np.asarray(factors, dtype=np.float64).reshape(-1), self.width)
         self._weight = factors[:, None] * self._weight
         self._bias = factors * self._bias + np.asarray(shift, dtype=np.float64).reshape(-1)

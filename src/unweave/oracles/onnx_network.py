@@ -13,6 +13,7 @@ import numpy as np
 
 from unweave import activations
 from unweave.errors import InputError
+from unweave.exports.onnx import read_written
 from unweave.network import Network
 from unweave.oracles.layer_chain import LayerChain
 from unweave.oracles.onnx_file import (
@@ -69,6 +70,9 @@ def read_onnx(source: Path | ModelProto) -> Network:
     """The network of a dense multilayer perceptron in ONNX; anything else is refused by name."""
     name = f"ONNX model {source.name}" if isinstance(source, Path) else "ONNX model"
     model = load_onnx(source)
+    written = read_written(model)
+    if written is not None:
+        return written
     signature = read_signature(model, name)
     chain = LayerChain(count_inputs(model, signature, None, name), name)
     _Walk(model, signature, chain).to_the_end()
@@ -149,7 +153,7 @@ class _Walk:
         if kind == "Gelu":
             return "gelu_tanh" if "approximate" in options and options["approximate"].s == b"tanh" else "gelu"
         if kind in _ELEMENTWISE:
-            return self._recognise([node], node.output[0])
+            return self._recognise([node], node.output[0])[0]
         raise InputError(
             f"{self.chain.name} contains {kind}, which is no dense layer or known activation; "
             f"only plain multilayer perceptrons can be compared"
@@ -168,7 +172,9 @@ class _Walk:
             rest = [n for n in self.nodes if n not in block]
             alive = {t for t in known if t == self.goal or any(t in n.input for n in rest)}
             if alive == {node.output[0]}:
-                self.chain.activation(self._recognise(block, node.output[0]))
+                name, factor = self._recognise(block, node.output[0])
+                self.chain.activation(name)
+                self.chain.scale(factor)
                 self.current = node.output[0]
                 return
         raise InputError(
@@ -176,8 +182,8 @@ class _Walk:
             f"only plain multilayer perceptrons can be compared"
         )
 
-    def _recognise(self, block: list[NodeProto], output: str) -> str:
-        """The name of the activation that a block of elementwise nodes computes."""
+    def _recognise(self, block: list[NodeProto], output: str) -> tuple[str, float]:
+        """The activation that a block of elementwise nodes computes, and the factor in front of it."""
         from onnx import helper, numpy_helper
 
         kind = helper.np_dtype_to_tensor_dtype(np.dtype(np.float32 if self.single else np.float64))
@@ -195,10 +201,12 @@ class _Walk:
         values = np.asarray(make_reference_evaluator(model)({self.current: column})[0], dtype=np.float64)
         if values.shape == column.shape:
             tolerance = 2e-5 if self.single else 1e-6
-            for name in [*activations.names(), "softplus(1)"]:
+            for name in activations.names():
                 expected = activations.get(name)(column.astype(np.float64))
-                if np.allclose(values, expected, rtol=tolerance, atol=tolerance):
-                    return name
+                factor = float(np.sum(values * expected) / np.sum(expected**2))
+                factor = round(2 * factor) / 2 if abs(2 * factor - round(2 * factor)) < tolerance else factor
+                if factor and np.allclose(values, factor * expected, rtol=tolerance, atol=tolerance):
+                    return name, factor
         raise InputError(
             f"{self.chain.name} computes an activation that is not known "
             f"({', '.join(node.op_type for node in block)}); known: {', '.join(activations.names())}"

@@ -114,7 +114,7 @@ def _scaling(step: Any, name: str) -> tuple[np.ndarray | float, np.ndarray | flo
         return 1.0, 0.0
     raise InputError(
         f"{name} contains {type(step).__name__}, which is no scaler or multilayer perceptron; "
-        f"only MLPRegressor and MLPClassifier behind a Standard-, MinMax-, MaxAbs- or RobustScaler can be compared"
+        f"only MLPRegressor and MLPClassifier behind a Standard, MinMax, MaxAbs or RobustScaler are compared"
     )
 
 
