@@ -1,0 +1,1 @@
+"""The mathematics with no network in it."""

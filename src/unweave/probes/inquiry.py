@@ -1,0 +1,92 @@
+"""Questions with an error bar: answers minus what a model already explains, and how far to trust them.
+
+The rounding error of a network's answer grows with the numbers it adds up, about
+``relative * (|f| + slope * |x|)``. Every comparison of a piecewise-linear probe is made against this bar.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+
+
+class Model(Protocol):
+    """What is believed of an oracle so far, with an error bar of its own."""
+
+    def __call__(self, x: np.ndarray) -> np.ndarray: ...
+
+    def error(self, x: np.ndarray) -> np.ndarray:
+        """The error to expect of the model at the rows of ``x``."""
+        ...
+
+
+SAFETY = 12.0
+"""How many error bars two numbers may differ by and still be called equal."""
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """The oracle behind ``meter``, less ``model`` where one is given."""
+
+    meter: Meter
+    relative: float
+    """Relative rounding error of one answer."""
+    noise: float
+    """Absolute error below which no answer goes, in the units of the outputs."""
+    slope: float
+    """Typical growth of the outputs with |x|."""
+    model: Model | None = None
+
+    @property
+    def input_size(self) -> int:
+        return self.meter.input_size
+
+    @property
+    def output_size(self) -> int:
+        return self.meter.output_size
+
+    @property
+    def coarse(self) -> bool:
+        """Whether answers are too rough for very short differences (float32, noise)."""
+        return self.relative > 1e-11
+
+    def ask(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Answers (n, k) to the rows of ``x``, less the model's, and their error bars (n,)."""
+        answers = self.meter.ask(x)
+        bars = self.bars(x, answers)
+        if self.model is not None:
+            x = self.meter.snap(x)
+            answers = answers - self.model(x)
+            bars = bars + self.model.error(x)
+        return answers, bars
+
+    def bars(self, x: np.ndarray, answers: np.ndarray) -> np.ndarray:
+        """The error to expect of ``answers`` to the rows of ``x``."""
+        size = np.max(np.abs(answers), axis=1) + self.slope * np.linalg.norm(x, axis=1)
+        return self.noise + self.relative * size
+
+    def against(self, model: Model | None) -> Inquiry:
+        """The same oracle, less another model."""
+        return replace(self, model=model)
+
+
+def open_inquiry(meter: Meter, precision: Precision, rng: np.random.Generator, num_pairs: int = 4) -> Inquiry:
+    """Measure the growth of the outputs on a few pairs of points and set the error bars."""
+    x = meter.domain.sample(2 * num_pairs, meter.input_size, rng)
+    answers = meter.ask(x)
+    x = meter.snap(x)
+    apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
+    rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
+    floor = 1.2e-7 if meter.oracle.dtype == "float32" else 2.3e-16
+    exact = precision.kind in ("float64", "float32")
+    return Inquiry(
+        meter,
+        relative=max(precision.relative if exact else 0.0, floor),
+        noise=0.0 if exact else precision.noise,
+        slope=float(np.max(rise / np.maximum(apart, 1e-300))),
+    )

@@ -1,0 +1,75 @@
+"""Straight lines through a domain, parametrised by an angle so that far reaches cost no more than near ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.domains import Domain
+
+FAR = 1e5
+"""How far out, in units of the line's own scale, a line through an unbounded domain is followed."""
+
+
+@dataclass(frozen=True)
+class Lines:
+    """``origins + t * directions`` for ``low <= t <= high``; directions have length one.
+
+    The angle ``atan(t / scale)`` spreads the queries: halving it separates kinks near and far alike.
+    """
+
+    origins: np.ndarray
+    directions: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    scale: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.origins)
+
+    def points(self, lines: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """The points at parameters ``t`` of the numbered ``lines``."""
+        return self.origins[lines] + t[:, None] * self.directions[lines]
+
+    def middle(self, line: int, a: float, b: float) -> float:
+        """The parameter halfway between ``a`` and ``b`` in angle."""
+        scale = self.scale[line]
+        return float(scale * np.tan((np.arctan(a / scale) + np.arctan(b / scale)) / 2))
+
+
+def draw_lines(
+    domain: Domain, num_lines: int, input_size: int, rng: np.random.Generator, through: np.ndarray | None = None
+) -> Lines:
+    """Random lines, clipped to the domain; with ``through`` each passes through that point of its own."""
+    origins = domain.sample(num_lines, input_size, rng) if through is None else through
+    bounded = not bool(np.all(domain.contains(FAR * rng.standard_normal((4, input_size)))))
+    if bounded:
+        towards = domain.edge(num_lines, input_size, rng) - origins
+    else:
+        origins = rng.standard_normal((num_lines, input_size)) if through is None else origins
+        towards = rng.standard_normal((num_lines, input_size))
+    directions = towards / np.linalg.norm(towards, axis=1, keepdims=True)
+    if not bounded:
+        scale = np.maximum(np.linalg.norm(origins, axis=1), 1.0)
+        return Lines(origins, directions, -FAR * scale, FAR * scale, scale)
+    high = clip_to_domain(domain, origins, directions)
+    low = -clip_to_domain(domain, origins, -directions)
+    scale = np.maximum(np.maximum(high, -low), 1e-300)
+    return Lines(origins, directions, low, high, scale)
+
+
+def clip_to_domain(domain: Domain, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """How far each ray from ``origins`` may go before it leaves a convex bounded domain."""
+    reach = np.full(len(origins), 1.0)
+    for _ in range(200):
+        inside = domain.contains(origins + reach[:, None] * directions)
+        if not inside.any():
+            break
+        reach = np.where(inside, 2 * reach, reach)
+    inner, outer = np.zeros(len(origins)), reach
+    for _ in range(60):
+        middle = (inner + outer) / 2
+        inside = domain.contains(origins + middle[:, None] * directions)
+        inner, outer = np.where(inside, middle, inner), np.where(inside, outer, middle)
+    return inner * (1 - 1e-9)
