@@ -120,6 +120,15 @@ class Identification:
             raise ExportError(f"there is no network to export: {self.reason or self.outcome}")
         return export_network(self.network, path, format=format, dtype=dtype)
 
+    def report(self, path: str | os.PathLike[str]) -> Path:
+        """Write one self-contained HTML page and return its path."""
+        from unweave.report import write_page
+
+        target = Path(path)
+        require_writable(target)
+        write_page(self, target)
+        return target
+
     def _record(self) -> dict[str, Any]:
         return {
             "outcome": str(self.outcome),

@@ -151,3 +151,14 @@ def test_the_check_allows_rounding_alone():
 def test_errors_derive_from_ours():
     assert issubclass(ExportError, UnweaveError)
     assert issubclass(ExportError, unweave.UnweaveError)
+
+
+@pytest.mark.parametrize("suffix", ["onnx", "safetensors", "npz"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_file_resolves_to_the_network_it_was_written_from(tmp_path, suffix, activation):
+    from unweave.oracles.resolve import resolve_network
+
+    network = _network(activation)
+    read = resolve_network(str(export(network, tmp_path / f"n.{suffix}")))
+    assert read.activations == network.activations
+    assert np.array_equal(read.flat(), network.flat())
