@@ -229,8 +229,13 @@ def test_classifiers_with_labels_and_dictionaries_give_their_probabilities(rng):
             "ZipMap", ["scores"], ["probabilities"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2]
         ),
     ]
-    model = make_model(nodes, {"w": w.astype(np.float32), "b": b.astype(np.float32)}, dtype=np.float32,
-                       input_shape=("n", 4), outputs=[("label", ("n",)), ("probabilities", None)])  # fmt: skip
+    model = make_model(
+        nodes,
+        {"w": w.astype(np.float32), "b": b.astype(np.float32)},
+        dtype=np.float32,
+        input_shape=("n", 4),
+        outputs=[("label", ("n",)), ("probabilities", None)],
+    )
     model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT64
     score = helper.make_tensor_type_proto(TensorProto.FLOAT, [])
     dictionary = helper.make_map_type_proto(TensorProto.INT64, score)

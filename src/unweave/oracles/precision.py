@@ -2,9 +2,9 @@
 
 On points equally spaced along a short segment a smooth function is a low-degree polynomial; its high
 differences vanish and what is left is the error of the answers, amplified by a known binomial factor
-(Hamming's table; More and Wild, "Estimating computational noise", SIAM J. Sci. Comput. 33, 2011). The points lie
-on a grid of powers of two, so that the inputs themselves carry no rounding error. Answers that are multiples of
-one step have been rounded; their differences may all vanish, and the step tells their error.
+(Hamming's table; More and Wild, "Estimating computational noise", SIAM J. Sci. Comput. 33, 2011). The points
+lie on a grid of powers of two, so that the inputs themselves carry no rounding error. Answers that are
+multiples of one step have been rounded; their differences may all vanish, and the step tells their error.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def measure_precision(
 ) -> Precision:
     """The noise level of the answers, from ``num_points + 6 num_segments`` questions (26) and at most 3 more.
 
-    Charged to the stage ``precision``. A kink on a segment, or a segment where the function is too curved, shows
-    as a far larger level than the others have and is left out.
+    Charged to the stage ``precision``. A kink on a segment, or a segment where the function is too curved,
+    shows as a far larger level than the others have and is left out.
     """
     with meter.stage("precision"):
         spread = _spread(meter.domain, meter.input_size, rng)
@@ -118,7 +118,7 @@ def _ordinary_points(
 def _segment(
     meter: Meter, start: np.ndarray, spread: np.ndarray, grid: str, rng: np.random.Generator
 ) -> np.ndarray:
-    """Equally spaced points from ``start`` (on the coarser grid, if that is the one) along a random diagonal."""
+    """Equally spaced points from ``start``, moved to the grid, along a random diagonal."""
     unit = _STEP[grid] * spread
     start = start if grid == "float64" else np.round(start / unit) * unit
     for _ in range(50):
@@ -190,7 +190,7 @@ def _common_step(levels: np.ndarray, eps: float) -> float:
 
 
 def _common_divisor(gaps: np.ndarray, tolerance: float) -> float:
-    """Euclid's algorithm on numbers known to ``tolerance``; 0 where nothing well above it divides them all."""
+    """Euclid's algorithm on numbers known to ``tolerance``; 0 where nothing well above it divides them."""
     divisor = float(gaps.min())
     for gap in gaps:
         larger, smaller = float(gap), divisor
