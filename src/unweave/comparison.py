@@ -40,15 +40,18 @@ class Comparison:
 
     @property
     def same_architecture(self) -> bool:
-        return (
-            self.reference.hidden == self.aligned.hidden
-            and self.reference.activations == self.aligned.activations
+        return _same_sizes(self.reference, self.aligned) and (
+            self.reference.activations == self.aligned.activations
         )
 
     @property
     def max_relative_error(self) -> float:
         """The worst unit of the worst layer; infinite when the architectures differ."""
-        return max(layer.max_relative_error for layer in self.per_layer) if self.same_architecture else float("inf")
+        return (
+            max(layer.max_relative_error for layer in self.per_layer)
+            if self.same_architecture
+            else float("inf")
+        )
 
 
 def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
@@ -77,11 +80,13 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
             aligned = aligned.flipped(layer, flips)
         rest = np.setdiff1d(np.arange(len(aligned.weights[layer])), matched)
         if len(rest) or len(order[0]) < len(reference.weights[layer]):
-            layers.append(_layer_errors(reference, aligned, layer, order, _num_unmatched(reference, aligned, layer)))
+            layers.append(
+                _layer_errors(reference, aligned, layer, order, _num_unmatched(reference, aligned, layer))
+            )
             break
         aligned = aligned.permuted(layer, matched[np.argsort(order[0])])
         layers.append(_layer_errors(reference, aligned, layer, None, 0))
-    if reference.hidden == aligned.hidden and reference.output_size == aligned.output_size:
+    if _same_sizes(reference, aligned):
         layers.append(_layer_errors(reference, aligned, reference.num_layers - 1, None, 0))
     functional = None
     if points is not None:
@@ -91,7 +96,13 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
     return Comparison(tuple(layers), reference, aligned, functional)
 
 
-def _match(reference: Network, other: Network, layer: int) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
+def _same_sizes(a: Network, b: Network) -> bool:
+    return [w.shape for w in a.weights] == [w.shape for w in b.weights]
+
+
+def _match(
+    reference: Network, other: Network, layer: int
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray]:
     """The best assignment of ``other``'s units to the reference's, and which of them to flip."""
     rows, others = _rows(reference, layer), _rows(other, layer)
     scale = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)[:, None]
@@ -121,5 +132,8 @@ def _layer_errors(a: Network, b: Network, layer: int, pairs, num_unmatched: int)
     scale = np.maximum(np.max(np.abs(rows), axis=1), 1e-300)
     worst = np.max(np.abs(rows - others), axis=1) / scale
     return LayerComparison(
-        float(worst.max(initial=0.0)), float(np.sqrt(np.mean(worst**2))) if len(worst) else 0.0, len(worst), num_unmatched
+        float(worst.max(initial=0.0)),
+        float(np.sqrt(np.mean(worst**2))) if len(worst) else 0.0,
+        len(worst),
+        num_unmatched,
     )

@@ -18,8 +18,8 @@ from unweave.errors import InputError
 class Domain(Protocol):
     """A set of admissible inputs with a natural distribution on it."""
 
-    def contains(self, x: np.ndarray) -> np.ndarray:
-        """Which rows of ``x`` (n, d) may be asked, as n booleans."""
+    def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
+        """Which rows of ``x`` (n, d) may be asked, as n booleans; ``slack`` is a relative rounding error."""
         ...
 
     def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
@@ -46,9 +46,10 @@ class Ball:
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise InputError(f"Ball(radius={self.radius}): the radius must be a positive finite number")
 
-    def contains(self, x):
-        offset = x if self.centre is None else x - self.centre
-        return np.linalg.norm(offset, axis=1) <= self.radius * (1 + 1e-12)
+    def contains(self, x, slack=1e-12):
+        offset = x - self._middle(x.shape[1])
+        largest = self.radius + (0.0 if self.centre is None else np.linalg.norm(self.centre))
+        return np.linalg.norm(offset, axis=1) <= self.radius + slack * largest
 
     def sample(self, num_points, input_size, rng):
         radii = self.radius * np.sqrt(rng.uniform(size=(num_points, 1)))
@@ -58,10 +59,18 @@ class Ball:
         return self._shift(self.radius * _unit_rows(num_points, input_size, rng))
 
     def reach(self, input_size):
-        return self.radius if self.centre is None else max(self.radius - float(np.linalg.norm(self.centre)), 0.0)
+        distance = 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
+        return max(self.radius - distance, 0.0)
 
     def _shift(self, x):
-        return x if self.centre is None else x + self.centre
+        return x + self._middle(x.shape[1])
+
+    def _middle(self, input_size: int) -> np.ndarray | float:
+        if self.centre is not None and np.shape(self.centre) != (input_size,):
+            raise InputError(
+                f"Ball(centre): give {input_size} numbers, not an array of shape {np.shape(self.centre)}"
+            )
+        return 0.0 if self.centre is None else np.asarray(self.centre, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -76,23 +85,34 @@ class Box:
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low < high)):
             raise InputError("Box(low, high): every low must be finite and below its high")
 
-    def contains(self, x):
-        slack = 1e-12 * np.maximum(np.abs(self.low), np.abs(self.high))
-        return np.all((x >= self.low - slack) & (x <= self.high + slack), axis=1)
+    def contains(self, x, slack=1e-12):
+        low, high = self._bounds(x.shape[1])
+        room = slack * np.maximum(np.abs(low), np.abs(high))
+        return np.all((x >= low - room) & (x <= high + room), axis=1)
 
     def sample(self, num_points, input_size, rng):
-        low, high = np.broadcast_to(self.low, input_size), np.broadcast_to(self.high, input_size)
+        low, high = self._bounds(input_size)
         return rng.uniform(low, high, size=(num_points, input_size))
 
     def edge(self, num_points, input_size, rng):
         x = self.sample(num_points, input_size, rng)
-        low, high = np.broadcast_to(self.low, input_size), np.broadcast_to(self.high, input_size)
+        low, high = self._bounds(input_size)
         column = rng.integers(input_size, size=num_points)
-        x[np.arange(num_points), column] = np.where(rng.uniform(size=num_points) < 0.5, low[column], high[column])
+        side = np.where(rng.uniform(size=num_points) < 0.5, low[column], high[column])
+        x[np.arange(num_points), column] = side
         return x
 
     def reach(self, input_size):
         return max(float(min(np.min(np.asarray(self.high)), np.min(-np.asarray(self.low)))), 0.0)
+
+    def _bounds(self, input_size: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            return np.broadcast_to(self.low, input_size), np.broadcast_to(self.high, input_size)
+        except ValueError as error:
+            raise InputError(
+                f"Box(low, high): give one number or {input_size} numbers for low and for high, "
+                f"not {np.size(self.low)} and {np.size(self.high)}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -105,7 +125,7 @@ class Normal:
     scale: float | np.ndarray = 1.0
     mean: float | np.ndarray = 0.0
 
-    def contains(self, x):
+    def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
     def sample(self, num_points, input_size, rng):
@@ -123,7 +143,7 @@ class Normal:
 class Everywhere:
     """No limits: any finite input may be asked."""
 
-    def contains(self, x):
+    def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
     def sample(self, num_points, input_size, rng):
