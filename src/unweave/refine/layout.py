@@ -89,7 +89,7 @@ class Layout:
         return self.starts[layer] + unit * width + np.arange(width)
 
     def without(self, kept: list[np.ndarray]) -> tuple[Layout, np.ndarray]:
-        """The layout with only the ``kept`` units (booleans, a hidden layer each), and the indices that stay."""
+        """The layout with only the ``kept`` units (booleans, a hidden layer each), and the indices left."""
         removed = [
             np.concatenate([self.outgoing(layer, u), self.incoming(layer, u)])
             for layer, mask in enumerate(kept)
@@ -118,7 +118,7 @@ class Layout:
         return h
 
     def linearise(self, parameters: Array, x: Array, xp: ModuleType = np) -> tuple[Array, Array]:
-        """Outputs (n, outputs) and their Jacobian (n * outputs, parameters), rows as in ``outputs.ravel()``."""
+        """Outputs (n, outputs) and their Jacobian (n * outputs, parameters); rows as ``outputs.ravel()``."""
         inputs, slopes, features = [], [], x
         h = x
         for layer in range(self.num_layers):

@@ -2,8 +2,8 @@
 
 Levenberg-Marquardt with next to no damping, then Gauss-Newton steps by a singular value decomposition of the
 column-scaled Jacobian (normal equations would lose half the digits). The same decomposition says what the
-data determine: its singular values, standard errors at the noise level (the Cramer-Rao bound for Gaussian noise),
-and the null directions along which nothing is determined.
+data determine: its singular values, standard errors at the noise level (the Cramer-Rao bound for Gaussian
+noise), and the null directions along which nothing is determined.
 """
 
 from __future__ import annotations
