@@ -179,16 +179,33 @@ class Network:
                 biases[i] = np.zeros_like(biases[i])
         return Network(weights, biases, names)
 
+    def as_sigmoid(self) -> Network:
+        """The same function with every tanh layer written with sigmoids: ``tanh(z) = 2 sigmoid(2z) - 1``."""
+        weights, biases = self._copies()
+        names = list(self.activations)
+        for i in range(self.num_layers - 1):
+            if names[i] == "tanh":
+                names[i] = "sigmoid"
+                weights[i], biases[i] = 2 * weights[i], 2 * biases[i]
+                biases[i + 1] = biases[i + 1] - weights[i + 1].sum(axis=1)
+                weights[i + 1] = 2 * weights[i + 1]
+        return Network(weights, biases, names)
+
     def canonical(self) -> Network:
         """One representative of all parameter sets that describe this function through these symmetries."""
         network = self.normalised()
         for layer in range(network.num_layers - 1):
             rows = network.weights[layer]
             if act.get(network.activations[layer]).flips:
-                leading = rows[np.arange(len(rows)), np.argmax(np.abs(rows), axis=1)]
+                sizes = np.abs(rows)
+                first = np.argmax(sizes >= (1 - 1e-9) * sizes.max(axis=1, keepdims=True), axis=1)
+                leading = rows[np.arange(len(rows)), first]
                 leading = np.where(leading == 0, network.biases[layer], leading)
                 network = network.flipped(layer, leading < 0)
-            network = network.permuted(layer, np.lexsort(network.weights[layer].T[::-1]))
+            keys = np.column_stack([network.weights[layer], network.biases[layer]])
+            # Numbers equal up to rounding must not decide the order.
+            keys = np.round(keys / max(float(np.max(np.abs(keys))), 1e-300), 9)
+            network = network.permuted(layer, np.lexsort(keys.T[::-1]))
         return network
 
     def _copies(self) -> tuple[list[np.ndarray], list[np.ndarray]]:

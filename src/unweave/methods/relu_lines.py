@@ -108,7 +108,7 @@ def sharpen(
     inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator, num_passes: int = 2
 ) -> RidgeSum:
     """Measure the units of low accuracy again at places where the other planes leave room."""
-    target = max(2e-11, 30 * inquiry.relative)
+    target = max(1e-10, 30 * inquiry.relative)
     planes = model.planes
     for _ in range(num_passes):
         errors = plane_errors(planes)

@@ -36,8 +36,9 @@ class RidgeSum:
     def error(self, x: np.ndarray) -> np.ndarray:
         """The error to expect of the sum at the rows of ``x``, from the errors of its planes."""
         size = self.planes.errors * np.max(np.abs(self.planes.normals), axis=1, initial=0.0)
-        heights = np.linalg.norm(self.planes.jumps, axis=1) * size
-        return np.linalg.norm(heights) * (1 + np.linalg.norm(x, axis=1))
+        slopes = np.linalg.norm(self.planes.jumps, axis=1) * size
+        near = np.linalg.norm(slopes * (1 + np.linalg.norm(self.planes.points, axis=1)))
+        return near + np.linalg.norm(slopes) * np.linalg.norm(x, axis=1)
 
 
 def fit_affine_part(planes: Planes, pieces: Pieces) -> RidgeSum:
@@ -85,11 +86,11 @@ def same_plane(planes: Planes, one: Planes) -> int | None:
     if not len(planes):
         return None
     tolerance = 1e-7 + SAFETY * (planes.errors + one.errors[0])
-    size = 1 + np.abs(one.offsets[0])
+    reach = 1 + np.linalg.norm(planes.points, axis=1) + np.linalg.norm(one.points[0])
     for orientation in (1.0, -1.0):
         apart = np.max(np.abs(planes.normals - orientation * one.normals[0]), axis=1)
-        shift = np.abs(planes.offsets - orientation * one.offsets[0]) / size
-        close = np.flatnonzero((apart <= tolerance) & (shift <= 10 * tolerance))
+        shift = np.abs(planes.offsets - orientation * one.offsets[0])
+        close = np.flatnonzero((apart <= tolerance) & (shift <= tolerance * reach))
         if len(close):
             return int(close[np.argmin(apart[close])])
     return None

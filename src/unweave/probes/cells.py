@@ -61,7 +61,7 @@ def measure_pieces(
             good[rows[passed]] = steps[rows[passed]]
             failed.append(rows[~passed])
         pending = np.concatenate(failed) if failed else pending[:0]
-        steps[pending] /= 8
+        steps[pending] /= 5
     return Pieces(centres, values, gradients, good, errors)
 
 
@@ -80,7 +80,7 @@ def _try_steps(inquiry: Inquiry, centres, values, bars, steps, rng, max_tries: i
         bend = np.max(np.abs(one + two - 2 * values[open_rows]), axis=1)
         tolerance = SAFETY * (2 * bars[open_rows] + np.maximum(*np.split(their_bars, 2)))
         open_rows = open_rows[bend > tolerance]
-        steps[open_rows] /= 8
+        steps[open_rows] /= 4
     steps[open_rows] = 0.0
     return steps
 

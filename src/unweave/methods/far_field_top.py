@@ -1,0 +1,156 @@
+"""The network on top of a saturated first layer, from its values at far vertices.
+
+At a far vertex the hidden vector h in {-1, +1}^m is known exactly, so ``f = T(h)`` is an ordinary fitting problem
+for the upper network T. When T is affine the plateaus of one half circle already determine it. Otherwise T has a
+hidden layer of unknown width, fitted by Levenberg-Marquardt from random starts on a growing set of vertices:
+students with free output weights and some surplus units, pruned afterwards, and, for a single output, students
+whose output weights are all equal (the class of Fornasier, Klock and Rauchensteiner), which need fewer vertices.
+A fit counts only when it reproduces more answers than it has parameters to the accuracy of the answers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.network import Network
+from unweave.refine.layout import Layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, minimise, spread_of
+from unweave.refine.prune import prune
+
+Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
+
+GROWTH = 1.25
+STARTS_FREE = 2
+STARTS_EQUAL = 3
+
+
+@dataclass(frozen=True)
+class Top:
+    """The upper network with its relative residual on the vertices, or the reason why there is none."""
+
+    network: Network | None
+    rms: float
+    num_vertices: int
+    reason: str = ""
+
+
+def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:
+    """The least-squares affine map from hidden vectors to outputs."""
+    design = np.hstack([patterns, np.ones((len(patterns), 1))])
+    solution = np.linalg.lstsq(design, values, rcond=None)[0].T
+    return Network([solution[:, :-1]], [solution[:, -1]], ["identity"])
+
+
+def fit_top(
+    patterns: np.ndarray,
+    values: np.ndarray,
+    buy: Buy,
+    activation: act.Activation,
+    *,
+    width: int | None,
+    accept: float,
+    rng: np.random.Generator,
+    max_vertices: int,
+    deadline: float,
+) -> Top:
+    """Fit one hidden layer on the vertices, buying more in steps of ``GROWTH`` until a student fits.
+
+    ``buy(n)`` returns up to n further vertices with their values. ``accept`` is the relative residual that
+    counts as exact.
+    """
+    num_units, num_outputs = patterns.shape[1], values.shape[1]
+    start = 2 if width is None else width
+    wanted = int(3.2 * start * (num_units + 1)) if num_outputs == 1 else int(3.2 * start * (num_units + 2) / 2)
+    best = np.inf
+    while True:
+        if wanted > len(patterns):
+            extra = buy(wanted - len(patterns))
+            exhausted = len(extra[0]) == 0
+            patterns, values = np.concatenate([patterns, extra[0]]), np.concatenate([values, extra[1]])
+            if exhausted:
+                return Top(None, best, len(patterns), "the arrangement of hyperplanes has no further far vertices")
+        for candidate in _students(patterns, values, activation, width, rng, accept):
+            layout, fit = candidate
+            best = min(best, fit.rms)
+            if fit.rms <= accept:
+                settings = Settings(target=accept / 30, max_steps=60)
+                layout, fit = prune(layout, fit, patterns, values, accept=accept, settings=settings)
+                final = fit_layout(
+                    layout, fit.parameters, patterns, values, settings=Settings(target=1e-16, max_steps=12, damping=1e-9)
+                )
+                return Top(layout.network(final.parameters), final.rms, len(patterns))
+            if time.monotonic() > deadline:
+                return Top(None, best, len(patterns), "the time limit was reached while fitting the second layer")
+        if len(patterns) >= max_vertices:
+            return Top(None, best, len(patterns), f"no second layer fits {len(patterns)} far vertices")
+        wanted = min(int(GROWTH * len(patterns)) + 1, max_vertices)
+
+
+def _students(patterns, values, activation, width, rng, accept):
+    """Fits of the students that this many vertices can support, cheapest first."""
+    num_units, num_outputs = patterns.shape[1], values.shape[1]
+    num_answers = values.size
+    settings = Settings(target=accept / 3, max_steps=150)
+    if num_outputs == 1:
+        if width is None:
+            low, high = (max(1, int(np.ceil(len(patterns) / (r * (num_units + 1))))) for r in (3.7, 2.9))
+            widths = range(low, max(high, low + 1))
+        else:
+            widths = [width]
+        for m in widths:
+            for _ in range(STARTS_EQUAL):
+                yield _fit_equal(patterns, values, m, activation, rng, settings)
+    surplus = int(num_answers / (2.8 * (num_units + 1 + num_outputs)))
+    if width is not None:
+        surplus = min(surplus, int(np.ceil(1.5 * width)) + 1)
+    if surplus >= (1 if width is None else width):
+        for _ in range(STARTS_FREE):
+            yield _fit_free(patterns, values, surplus, activation, rng, settings)
+
+
+def _fit_free(patterns, values, width, activation, rng, settings) -> tuple[Layout, Minimum]:
+    layout = Layout.uniform((patterns.shape[1], width, values.shape[1]), activation)
+    hidden = _random_layer(patterns.shape[1], width, rng, spread=2.0, shift=0.3)
+    features = activation(patterns @ hidden[:, :-1].T + hidden[:, -1])
+    design = np.hstack([features, np.ones((len(features), 1))])
+    gram = design.T @ design
+    ridge = 1e-4 * np.trace(gram) / len(gram)
+    output = np.linalg.solve(gram + ridge * np.eye(len(gram)), design.T @ values).T
+    start = np.concatenate([hidden.ravel(), output.ravel()])
+    return layout, fit_layout(layout, start, patterns, values, settings=settings)
+
+
+def _fit_equal(patterns, values, width, activation, rng, settings) -> tuple[Layout, Minimum]:
+    """A student whose output weights are one common number, which is fitted too."""
+    layout = Layout.uniform((patterns.shape[1], width, 1), activation)
+    hidden = _random_layer(patterns.shape[1], width, rng, spread=1.0, shift=0.1)
+    sums = activation(patterns @ hidden[:, :-1].T + hidden[:, -1]).sum(axis=1)
+    weight = np.std(values) / max(float(np.std(sums)), 1e-300)
+    start = np.concatenate([hidden.ravel(), [weight, np.mean(values)]])
+    cut = hidden.size
+
+    def spelled_out(theta: np.ndarray) -> np.ndarray:
+        return np.concatenate([theta[:cut], np.repeat(theta[cut], width), theta[cut + 1 :]])
+
+    def residual(theta: np.ndarray) -> np.ndarray:
+        return (layout.forward(spelled_out(theta), patterns) - values).ravel()
+
+    def linearise(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        outputs, jacobian = layout.linearise(spelled_out(theta), patterns)
+        weight_column = jacobian[:, cut : cut + width].sum(axis=1, keepdims=True)
+        return (outputs - values).ravel(), np.hstack([jacobian[:, :cut], weight_column, jacobian[:, cut + width :]])
+
+    found = minimise(residual, linearise, start, scale=spread_of(values), settings=settings)
+    return layout, Minimum(spelled_out(found.parameters), found.rms, found.num_steps, found.end, found.history)
+
+
+def _random_layer(num_inputs, width, rng, *, spread, shift) -> np.ndarray:
+    rows = rng.standard_normal((width, num_inputs))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    rows *= np.exp(rng.uniform(-1, 1, size=(width, 1)) * np.log(spread))
+    return np.hstack([rows, shift * rng.standard_normal((width, 1))])

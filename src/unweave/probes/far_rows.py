@@ -1,0 +1,160 @@
+"""The rows of a saturating first layer, read next to the places where its units switch.
+
+At a crossing of the far circle every unit but one sits at its limit, so a small step ``h q`` changes the answer
+through ``a_i . q`` alone. Steps along an orthonormal basis give the whole row: exactly, through the inverse
+activation, when the network has one hidden layer; to about ``step^2`` through a parabola fitted along the circle
+when an unknown network sits on top (the exact value follows later, once that network is known). One orthogonal
+step checks each row: if the answer moves, two units were switching at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.probes.far_circle import Ask, Circle, Crossing, find_crossings, relocate
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was asked around one crossing: ``base``, ``base + step * basis`` and two points along the circle."""
+
+    crossing: Crossing
+    base: np.ndarray
+    step: float
+    profile_step: float
+    at_base: np.ndarray
+    at_steps: np.ndarray
+    at_profile: np.ndarray
+
+    @property
+    def radius(self) -> float:
+        return self.crossing.radius
+
+
+def choose_radii(crossings: list[Crossing], activation: act.Activation, limit: float) -> np.ndarray:
+    """For each crossing the smallest safe radius: every other unit is saturated there, biases allowed for."""
+    angles = np.array([c.angle for c in crossings])
+    widths = np.array([c.width for c in crossings])
+    reach = (act.saturation_point(activation) + 6 * activation.scale) * widths
+    apart = np.abs(np.sin(angles[:, None] - angles[None, :]))
+    np.fill_diagonal(apart, np.inf)
+    needed = 2 * np.max(reach[None, :] / np.maximum(apart, 1e-300), axis=1, initial=0.0)
+    return np.clip(np.maximum(needed, 100 * widths), 0.0, limit)
+
+
+def read_crossings(
+    ask: Ask,
+    circle: Circle,
+    crossings: list[Crossing],
+    activation: act.Activation,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    radii: np.ndarray,
+) -> list[Reading]:
+    """Ask around every crossing at its radius. ``steps`` are in units of the unit's argument (root mean square).
+
+    A row may be much longer than the plane of the circle shows; where the steps turn out too long they are
+    shortened, at most three times.
+    """
+    if not crossings:
+        return []
+    crossings = relocate(ask, circle, crossings, radii, activation)
+    angles = np.array([c.angle for c in crossings])
+    bases, tangents = circle.point(angles, radii), circle.tangent(angles)
+    widths = np.array([c.width for c in crossings])
+    profiles = 0.7 * activation.scale * widths
+    ends = profiles[:, None, None] * np.stack([tangents, -tangents], axis=1)
+    at_base = ask(bases)
+    at_profile = ask((bases[:, None] + ends).reshape(-1, bases.shape[1])).reshape(len(bases), 2, -1)
+    lengths = np.sqrt(2.0) * steps * widths
+    at_steps = np.zeros((len(bases), basis.shape[1], at_base.shape[1]))
+    seen = np.max(np.linalg.norm(at_profile - at_base[:, None], axis=2), axis=1)
+    pending = np.arange(len(bases))
+    for _ in range(4):
+        questions = bases[pending, None, :] + lengths[pending, None, None] * basis.T[None]
+        answers = ask(questions.reshape(-1, bases.shape[1])).reshape(len(pending), basis.shape[1], -1)
+        at_steps[pending] = answers
+        # rows of typical shape change the answer by about steps / 0.7 of what the profile shows
+        change = np.max(np.linalg.norm(answers - at_base[pending, None], axis=2), axis=1)
+        excess = change / np.maximum(seen[pending] * steps[pending] / (0.7 * activation.scale), 1e-300)
+        long = (excess > 8) | (change > 0.9 * seen[pending])
+        pending = pending[long]
+        if not len(pending):
+            break
+        lengths[pending] /= np.clip(excess[long], 8, 64)
+    return [Reading(*row) for row in zip(crossings, bases, lengths, profiles, at_base, at_steps, at_profile, strict=True)]
+
+
+def approximate_row(reading: Reading, basis: np.ndarray) -> np.ndarray:
+    """The row through a parabola along the circle; its scale is the crossing's, its direction is good to step^2."""
+    forward, backward = reading.at_profile - reading.at_base
+    direction = forward - backward
+    direction = direction / (direction @ direction)
+    s = reading.profile_step / reading.crossing.width
+    ahead, behind = forward @ direction, backward @ direction
+    slope, bend = (ahead - behind) / (2 * s), (ahead + behind) / (2 * s**2)
+    change = (reading.at_steps - reading.at_base) @ direction
+    root = np.sqrt(np.maximum(slope**2 + 4 * bend * change, 0.0))
+    argument = 2 * change / (slope + np.copysign(root, slope))
+    return basis @ argument / reading.step
+
+
+def direct_row(reading: Reading, activation: act.Activation, basis: np.ndarray) -> np.ndarray:
+    """The row through the inverse activation: exact when nothing but an affine map sits on top."""
+    jump = reading.crossing.jump
+    low, high = activation.limits
+    answers = np.concatenate([reading.at_base[None], reading.at_steps])
+    positions = (answers - reading.crossing.before) @ jump / (jump @ jump)
+    arguments = act.inverse(activation, low + np.clip(positions, 1e-15, 1 - 1e-15) * (high - low))
+    return basis @ (arguments[1:] - arguments[0]) / reading.step
+
+
+def orthogonal_test(
+    ask: Ask, readings: list[Reading], rows: np.ndarray, rng: np.random.Generator, tolerance: float
+) -> np.ndarray:
+    """Whether each crossing is a single unit: a step of three widths inside its hyperplane changes nothing.
+
+    ``tolerance`` is relative to the change along the circle; it allows for the error of the rows.
+    """
+    if not readings:
+        return np.zeros(0, dtype=bool)
+    steps = rng.standard_normal(rows.shape)
+    squared = np.maximum(np.sum(rows**2, axis=1, keepdims=True), 1e-300)
+    steps -= rows * np.sum(rows * steps, axis=1, keepdims=True) / squared
+    steps *= 3 / np.sqrt(squared) / np.maximum(np.linalg.norm(steps, axis=1, keepdims=True), 1e-300)
+    answers = ask(np.array([r.base for r in readings]) + steps)
+    moved = np.array([np.linalg.norm(a - r.at_base) for a, r in zip(answers, readings, strict=True)])
+    jumps = np.array([_visible_change(r) for r in readings])
+    return moved < tolerance * jumps
+
+
+def split_overlap(
+    ask: Ask, circle: Circle, crossing: Crossing, activation: act.Activation, tolerance: float, limit: float
+) -> list[Crossing]:
+    """Look at one crossing from further out, where the angles of two units that overlap draw apart."""
+    found = [crossing]
+    radius = crossing.radius
+    for _ in range(3):
+        radius = 30 * radius
+        if radius > limit:
+            break
+        found = find_crossings(
+            ask,
+            circle,
+            radius,
+            activation,
+            tolerance=tolerance,
+            start=crossing.low,
+            stop=crossing.high,
+            num_intervals=16,
+        )
+        if len(found) > 1:
+            break
+    return found or [crossing]
+
+
+def _visible_change(reading: Reading) -> float:
+    return float(np.max(np.linalg.norm(reading.at_profile - reading.at_base, axis=1)))
