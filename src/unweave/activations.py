@@ -84,7 +84,7 @@ class Activation:
         activations such as ``softplus(10)`` are integrated to rounding.
         """
         nodes, weights = _panels(self, shift, scale)
-        values = self.value(scale * nodes + shift, np) * weights * np.exp(-(nodes**2) / 2) / math.sqrt(2 * math.pi)
+        values = self.value(scale * nodes + shift, np) * weights * _normal_density(nodes, np)
         coefficients = np.empty(order + 1)
         previous, current = np.zeros_like(nodes), np.ones_like(nodes)
         for k in range(order + 1):

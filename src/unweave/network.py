@@ -1,9 +1,9 @@
 """Network: dense layers with their weights, biases and activations, and the symmetries no observer can see.
 
-``f(x) = phi_L(W_L ... phi_1(W_1 x + b_1) ... + b_L)``. Two parameter sets describe the same function when they
-differ by a permutation of hidden units, by flips of units whose activation has a reflection, by positive scales
-of homogeneous units, by shifts of exponential units, or by writing sigmoid as tanh. ``canonical`` picks one
-representative of each class.
+``f(x) = phi_L(W_L ... phi_1(W_1 x + b_1) ... + b_L)``. Two parameter sets describe the same function when
+they differ by a permutation of hidden units, by flips of units whose activation has a reflection, by positive
+scales of homogeneous units, by shifts of exponential units, or by writing sigmoid as tanh or softplus(b) as
+softplus. ``canonical`` picks one representative of each class.
 """
 
 from __future__ import annotations
@@ -43,9 +43,13 @@ class Network:
         )
         for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
             if w.ndim != 2 or b.shape != (w.shape[0],):
-                raise InputError(f"layer {i}: weights {w.shape} do not fit biases {b.shape}; want (out, in) and (out,)")
+                raise InputError(
+                    f"layer {i}: weights {w.shape} do not fit biases {b.shape}; want (out, in) and (out,)"
+                )
             if i and w.shape[1] != matrices[i - 1].shape[0]:
-                raise InputError(f"layer {i} takes {w.shape[1]} inputs but layer {i - 1} has {len(matrices[i - 1])} units")
+                raise InputError(
+                    f"layer {i} takes {w.shape[1]} inputs but layer {i - 1} has {len(matrices[i - 1])} units"
+                )
         for array in (*matrices, *vectors):
             array.setflags(write=False)
         object.__setattr__(self, "weights", matrices)
@@ -120,8 +124,9 @@ class Network:
     def flipped(self, layer: int, units: np.ndarray) -> Network:
         """The same function with the chosen units (booleans) of hidden ``layer`` reflected.
 
-        For activations whose reflection leaves a linear term (relu, softplus, gelu, silu), those terms of the
-        chosen units must cancel in the next layer's eyes; otherwise the flip changes the function and is refused.
+        For activations whose reflection leaves a linear term (relu, softplus, gelu, silu), those terms of
+        the chosen units must cancel in the next layer's eyes; otherwise the flip is refused, since it would
+        change the function.
         """
         units = np.asarray(units, dtype=bool)
         activation = act.get(self.activations[layer])
@@ -137,7 +142,7 @@ class Network:
         scale = abs(linear) * np.abs(outgoing) @ np.abs(rows)
         if np.any(np.abs(left_over) > 1e-9 * np.maximum(scale, 1e-300)):
             raise InputError(
-                f"flipping these {activation.name} units leaves a linear term that the next layer cannot absorb"
+                f"flipping these {activation.name} units leaves a linear term the next layer cannot absorb"
             )
         # phi(z) = sign * phi(-z) + constant + linear * (-z), with sign^2 = 1
         biases[layer + 1] = biases[layer + 1] + constant * outgoing.sum(axis=1) - linear * outgoing @ offsets
@@ -159,7 +164,11 @@ class Network:
         return Network(weights, biases, self.activations)
 
     def normalised(self) -> Network:
-        """Continuous symmetries removed: sigmoid written as tanh, homogeneous rows of length one, exp unshifted."""
+        """Continuous symmetries removed.
+
+        Sigmoid is written as tanh and softplus(b) as softplus, homogeneous rows have length one, exponential
+        units no bias.
+        """
         weights, biases = self._copies()
         names = list(self.activations)
         for i in range(self.num_layers - 1):
@@ -168,6 +177,11 @@ class Network:
                 weights[i], biases[i] = weights[i] / 2, biases[i] / 2
                 biases[i + 1] = biases[i + 1] + weights[i + 1].sum(axis=1) / 2
                 weights[i + 1] = weights[i + 1] / 2
+            if names[i].startswith("softplus("):  # softplus_b(z) = softplus(b z) / b
+                sharpness = float(names[i].removeprefix("softplus(").removesuffix(")"))
+                names[i] = "softplus"
+                weights[i], biases[i] = weights[i] * sharpness, biases[i] * sharpness
+                weights[i + 1] = weights[i + 1] / sharpness
             degree = act.get(names[i]).degree
             if degree is not None:
                 norms = np.linalg.norm(weights[i], axis=1)

@@ -1,0 +1,44 @@
+"""Random symmetries of networks, for the tests."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.network import Network
+
+
+def random_symmetry(network: Network, rng: np.random.Generator) -> Network:
+    """The same function with other parameters: units permuted, flipped, rescaled, shifted."""
+    for layer in range(network.num_layers - 1):
+        width = len(network.weights[layer])
+        activation = act.get(network.activations[layer])
+        network = network.permuted(layer, rng.permutation(width))
+        if activation.flips:
+            network = network.flipped(layer, rng.uniform(size=width) < 0.5)
+        if activation.degree is not None:
+            network = network.rescaled(layer, rng.uniform(0.2, 5, size=width))
+        if activation.name == "exp":
+            network = exp_shifted(network, layer, rng.uniform(-1, 1, size=width))
+    return network
+
+
+def exp_shifted(network: Network, layer: int, shifts: np.ndarray) -> Network:
+    """``exp(z + s) e^-s = exp(z)``."""
+    weights, biases = list(network.weights), list(network.biases)
+    biases[layer] = biases[layer] + shifts
+    weights[layer + 1] = weights[layer + 1] * np.exp(-shifts)
+    return Network(weights, biases, network.activations)
+
+
+def as_sigmoid(network: Network) -> Network:
+    """Every tanh layer written with sigmoids: ``tanh(z) = 2 sigmoid(2 z) - 1``."""
+    weights, biases = list(network.weights), list(network.biases)
+    names = list(network.activations)
+    for i in range(network.num_layers - 1):
+        if names[i] == "tanh":
+            names[i] = "sigmoid"
+            weights[i], biases[i] = 2 * weights[i], 2 * biases[i]
+            biases[i + 1] = biases[i + 1] - weights[i + 1].sum(axis=1)
+            weights[i + 1] = 2 * weights[i + 1]
+    return Network(weights, biases, names)
