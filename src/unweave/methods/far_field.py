@@ -181,11 +181,7 @@ class _Run:
                 readings = read_crossings(
                     meter.ask, circle, chosen, self.activation, basis, self._steps(radii[pending], deep), radii[pending]
                 )
-                rows = np.array(
-                    [approximate_row(r, basis) if deep else direct_row(r, self.activation, basis) for r in readings]
-                ).reshape(-1, size)
-                single = orthogonal_test(meter.ask, readings, rows, self.rng, self._slack(deep))
-            done.update({i: (r, a) for i, r, a, ok in zip(pending, readings, rows, single, strict=True) if ok})
+                done.update(self._single_units(dict(zip(pending, readings, strict=True)), basis, deep))
             pending = [i for i in range(len(crossings)) if i not in done]
             if not pending:
                 break
@@ -204,10 +200,27 @@ class _Run:
         readings, rows = zip(*(done[i] for i in range(len(crossings))), strict=True)
         return _FirstLayer(list(readings), np.array(rows), circle, basis), 0
 
+    def _single_units(self, readings, basis, deep) -> dict[int, tuple[Reading, np.ndarray]]:
+        """Readings that pass the orthogonal test, with their rows."""
+        rows = {
+            i: approximate_row(r, basis) if deep else direct_row(r, self.activation, basis)
+            for i, r in readings.items()
+            if r is not None
+        }
+        sound = [i for i, row in rows.items() if np.all(np.isfinite(row)) and np.any(row)]
+        single = orthogonal_test(
+            self.meter.ask,
+            [readings[i] for i in sound],
+            np.array([rows[i] for i in sound]),
+            self.rng,
+            self._slack(deep),
+        )
+        return {i: (readings[i], rows[i]) for i, ok in zip(sound, single, strict=True) if ok}
+
     def _steps(self, radii: np.ndarray, deep: bool) -> np.ndarray:
         """How far to step, in units of the argument: longer where rounding is worse, short where T is unknown."""
         if not deep:
-            return np.full(len(radii), 0.25 * self.activation.scale)
+            return np.full(len(radii), 0.12 * self.activation.scale)
         noise = max(self.problem.precision.relative, 1e-16)
         return np.clip(np.maximum(5e-6 * radii, 10 * noise ** (1 / 3)), 0.02, 0.1)
 
@@ -309,6 +322,8 @@ class _Run:
             guesses = points @ weights[i] + biases[i]
             found = solve_arguments(self.meter.ask(points), signs, i, top, self.activation, np.clip(guesses, -2, 2))
             row = basis @ (found[1:] - found[0]) / step
+            if np.linalg.norm(row - weights[i]) > 0.1 * np.linalg.norm(weights[i]):
+                continue
             bias = found[0] - row @ base
             weights[i], biases[i] = row, bias
             biases[i : i + 1] = self._antipodes_of(i, top, row, bias, base, found[0], signs)

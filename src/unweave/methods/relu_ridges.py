@@ -145,6 +145,12 @@ def _roomy_place(inquiry: Inquiry, model: RidgeSum, i: int, rng, num_candidates:
     spread = 6 / np.sqrt(d)
     room = np.min(heights / (1.2 * (lift + largest + spread)), axis=1, initial=np.inf)
     room = np.minimum(room, 1 + np.linalg.norm(x, axis=1))
+    for _ in range(40):
+        reach = (lift + 3) * room[:, None] * normal
+        outside = ~(inquiry.meter.domain.contains(x + reach) & inquiry.meter.domain.contains(x - reach))
+        if not outside.any():
+            break
+        room = np.where(outside, room / 2, room)
     bars = inquiry.bars(x, model(x))
     far = np.linalg.norm(x, axis=1) * own / max(own, abs(offset))
     error = bars / np.maximum(room, 1e-300) * np.maximum(1.0, far)

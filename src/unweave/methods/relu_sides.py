@@ -20,6 +20,10 @@ from unweave.probes.inquiry import SAFETY, Inquiry
 def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding:
     """The network that a ridge sum came from, with what its function leaves open."""
     planes = model.planes
+    if not len(planes):
+        affine = Network([model.gradient], [model.constant], ["identity"])
+        warning = f"no kink anywhere in {inquiry.meter.domain}: the function is affine there"
+        return Finding(affine, warnings=(*_missing_units(0, inquiry, problem), warning))
     half = model.bends.reshape(len(planes), -1) / 2
     tilt = model.gradient.ravel()
     error = SAFETY * _tilt_error(model, inquiry)
@@ -90,8 +94,6 @@ def _assemble(model: RidgeSum, signs: np.ndarray, slope: float) -> Network:
     outputs = planes.jumps.T / (1 - slope)
     tilt = (1 + slope) / 2 * signs
     constant = model.constant - outputs @ (tilt * planes.offsets)
-    if not len(planes):
-        return Network([model.gradient], [model.constant], ["identity"])
     name = "relu" if slope == 0 else f"leaky_relu({slope!r})"
     return Network(
         [signs[:, None] * planes.normals, outputs], [signs * planes.offsets, constant], [name, "identity"]
@@ -132,21 +134,16 @@ def _leaky_signs(half: np.ndarray, tilt: np.ndarray, error: float) -> tuple[Sign
 def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: tuple[str, ...]) -> Finding:
     """Sides as close to the affine part as a projection gives, and what is left as pairs of relu units."""
     planes = model.planes
-    signs = np.ones(len(planes))
-    if len(planes):
-        signs = np.where(np.linalg.lstsq(half.T, tilt, rcond=None)[0] < 0, -1.0, 1.0)
-    base = _assemble(model, signs, 0.0) if len(planes) else None
+    signs = np.where(np.linalg.lstsq(half.T, tilt, rcond=None)[0] < 0, -1.0, 1.0)
+    base = _assemble(model, signs, 0.0)
     rest = (tilt - signs @ half).reshape(model.gradient.shape)
     u, sizes, vt = np.linalg.svd(rest, full_matrices=False)
     rank = int(np.sum(sizes > 1e-10 * max(sizes[0], 1e-300)))
-    rows = np.concatenate([vt[:rank], -vt[:rank]])
-    columns = np.hstack([u[:, :rank] * sizes[:rank], -u[:, :rank] * sizes[:rank]])
-    if base is not None:
-        rows = np.concatenate([base.weights[0], rows])
-        columns = np.hstack([base.weights[1], columns])
-    biases = np.concatenate([base.biases[0] if base is not None else np.zeros(0), np.zeros(2 * rank)])
-    constant = base.biases[1] if base is not None else model.constant
-    network = Network([rows, columns], [biases, constant], ["relu", "identity"])
+    sides = u[:, :rank] * sizes[:rank]
+    rows = np.concatenate([base.weights[0], vt[:rank], -vt[:rank]])
+    columns = np.hstack([base.weights[1], sides, -sides])
+    biases = np.concatenate([base.biases[0], np.zeros(2 * rank)])
+    network = Network([rows, columns], [biases, base.biases[1]], ["relu", "identity"])
     where = "" if np.isinf(inquiry.meter.domain.reach(inquiry.input_size)) else ", or units always active in the domain"
     return Finding(
         network,

@@ -222,7 +222,9 @@ def _locate(ask, circle, activation, brackets: list[_Bracket]) -> list[Crossing]
                 if not np.isfinite(slope) or slope == 0:
                     slope = 1 / (bracket.high - bracket.low)
                 middle = np.clip(bracket.inside - bracket.argument / slope, bracket.low, bracket.high)
-                found[i] = _crossing(bracket, middle, bracket.radius / slope)
+                # a whole transition fits between the plateaus; a flat spot inside means two units at once
+                widest = (bracket.outer[1] - bracket.outer[0]) * bracket.radius / 10
+                found[i] = _crossing(bracket, middle, min(bracket.radius / slope, widest))
             elif abs(argument) < 1.2 * activation.scale:
                 brackets[i] = replace(bracket, inside=float(angle), argument=argument)
             elif bracket.high - bracket.low < 1e-4 * activation.scale / bracket.radius:

@@ -53,15 +53,24 @@ def read_crossings(
     basis: np.ndarray,
     steps: np.ndarray,
     radii: np.ndarray,
-) -> list[Reading]:
-    """Ask around every crossing at its radius. ``steps`` are in units of the unit's argument (root mean square).
+) -> list[Reading | None]:
+    """Ask around every crossing at its radius; None where the transition is not found there.
+
+    ``steps`` are in units of the unit's argument (root mean square).
 
     A row may be much longer than the plane of the circle shows; where the steps turn out too long they are
     shortened, at most three times.
     """
+    crossings = relocate(ask, circle, crossings, radii, activation)
+    kept = np.array([c.width > 0 for c in crossings], dtype=bool)
+    found = _read(ask, circle, [c for c in crossings if c.width > 0], activation, basis, steps[kept], radii[kept])
+    remaining = iter(found)
+    return [next(remaining) if keep else None for keep in kept]
+
+
+def _read(ask, circle, crossings, activation, basis, steps, radii) -> list[Reading]:
     if not crossings:
         return []
-    crossings = relocate(ask, circle, crossings, radii, activation)
     angles = np.array([c.angle for c in crossings])
     bases, tangents = circle.point(angles, radii), circle.tangent(angles)
     widths = np.array([c.width for c in crossings])
