@@ -66,7 +66,7 @@ class Meter:
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model."""
-        x = np.asarray(x, dtype=np.float64)
+        x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
         return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x
 
     def ask(self, x: np.ndarray) -> np.ndarray:
