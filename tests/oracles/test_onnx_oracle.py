@@ -178,6 +178,21 @@ def test_a_fixed_batch_size_is_respected(batch_size, rng):
     model = dense_model(network, input_shape=(batch_size, 3), outputs=[("y", (batch_size, 2))])
     x = rng.standard_normal((6, 3))
     assert np.allclose(resolve(model)(x), network(x), rtol=1e-14)
+    assert [value.type.tensor_type.shape.dim[0].dim_value for value in model.graph.input] == [batch_size]
+
+
+def test_rows_are_not_mixed_when_the_batch_is_fixed(rng):
+    """A node that looks across the batch keeps the model at one row a call."""
+    nodes = [
+        helper.make_node("Gemm", ["x", "w"], ["z"], transB=1),
+        helper.make_node("ReduceMean", ["z"], ["m"], keepdims=1),
+        helper.make_node("Sub", ["z", "m"], ["y"]),
+    ]
+    weight = rng.standard_normal((2, 3))
+    model = make_model(nodes, {"w": weight}, input_shape=(1, 3), outputs=[("y", (1, 2))])
+    x = rng.standard_normal((4, 3))
+    z = x @ weight.T
+    assert np.allclose(resolve(model)(x), z - z.mean(axis=1, keepdims=True), rtol=1e-12, atol=1e-13)
 
 
 def test_open_shapes_are_filled_from_the_first_layer_or_asked_for(rng):

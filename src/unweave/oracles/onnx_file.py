@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 _ROUNDED_BY_RUNTIME = {"Gelu", "Erf"}
+_UNIT_BY_UNIT = {"Relu", "Tanh", "Sigmoid", "Erf", "Softplus", "Elu", "LeakyRelu", "Gelu", "Exp", "Identity"}
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ def from_onnx(
     """An oracle from an ONNX file or model with one input and one output that matters."""
     name = f"ONNX model {source.name}" if isinstance(source, Path) else "ONNX model"
     model = load_onnx(source)
+    _free_batch(model)
     signature = read_signature(model, name)
     num_inputs = count_inputs(model, signature, input_size, name)
     run, notes = _evaluator(model, signature, name)
@@ -258,6 +260,23 @@ def _choose_output(model: ModelProto, name: str) -> Any:
     raise InputError(
         f"{name} has {len(floats)} float outputs ({names}); give a callable that returns the one meant"
     )
+
+
+def _free_batch(model: ModelProto) -> None:
+    """Let a model exported for one row at a time take any number, where no node could mind."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        dense = (
+            node.op_type in ("Gemm", "MatMul") and node.input[0] not in weights and node.input[1] in weights
+        )
+        if not (dense or node.op_type in _UNIT_BY_UNIT) or any(
+            a.name == "transA" and a.i for a in node.attribute
+        ):
+            return
+    for value in (*model.graph.input, *model.graph.output):
+        dims = value.type.tensor_type.shape.dim
+        if len(dims) == 2 and dims[0].dim_value == 1:
+            dims[0].dim_param = "n"
 
 
 def _bypass_zipmaps(model: ModelProto) -> None:
