@@ -81,6 +81,7 @@ def plan_removals(
     counts = list(layout.hidden)
     groups = {unit: layout.outgoing(*unit) for unit in units}
     loss = float(np.sum((outputs - y) ** 2))
+    gone = np.zeros(0, dtype=int)
     plan: list[Removal] = []
     while units:
         costs = [_cost(inverse, theta, groups[unit]) if counts[unit[0]] > 1 else np.inf for unit in units]
@@ -91,7 +92,9 @@ def plan_removals(
             break
         layer, unit = units.pop(cheapest)
         counts[layer] -= 1
-        out, own = groups[layer, unit], layout.incoming(layer, unit)
+        out = groups[layer, unit]
+        own = np.setdiff1d(layout.incoming(layer, unit), gone)
+        gone = np.concatenate([gone, out, own])
         theta = theta - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], theta[out])
         theta[out] = 0.0
         inverse = _conditioned(inverse, np.concatenate([out, own]))

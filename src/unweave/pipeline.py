@@ -1,0 +1,194 @@
+"""identify: from anything that answers f(x) to its weights, one call a stage.
+
+    resolve -> meter -> precision -> growth -> choose -> recover -> certify -> Identification
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.certificate import Certificate, certify
+from unweave.domains import Domain
+from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
+from unweave.methods.base import Finding, Problem
+from unweave.methods.choose import Choice, choose
+from unweave.oracles.meter import Meter, Progress
+from unweave.oracles.precision import Precision, measure_precision
+from unweave.oracles.resolve import num_probes, resolve
+from unweave.probes.growth import Growth, observe_growth
+from unweave.result import Identification
+
+PARTLY = 1e-3
+"""A network whose fresh error is above this is not worth returning as partly identified."""
+
+
+def identify(
+    model: Any,
+    *,
+    activation: str = "auto",
+    hidden: Sequence[int] | None = None,
+    budget: int | None = None,
+    domain: Domain | None = None,
+    method: str = "auto",
+    input_size: int | None = None,
+    seed: int = 0,
+    engine: Executor | None = None,
+    progress: Progress | None = None,
+    throw: bool = False,
+    allow_pickle: bool = False,
+) -> Identification:
+    """Recover the weights and biases of ``model`` from its answers.
+
+    Parameters
+    ----------
+    model
+        Anything ``resolve`` accepts: a torch module, an ``.onnx`` file, a scikit-learn model, a function, ...
+    activation
+        The hidden activation, or "auto" to find it.
+    hidden
+        Widths of the hidden layers if known; found otherwise.
+    budget
+        The most queries that may be asked.
+    domain
+        Where questions may be asked: ``Ball``, ``Box``, ``Normal``; everywhere if not given.
+    method
+        "auto", or the name of one method.
+    input_size
+        Number of inputs, for models that do not tell.
+    seed
+        Same seed, same questions, same result.
+    engine
+        Where independent fits may run.
+    progress
+        Called with (stage, queries spent, budget) after every batch.
+    throw
+        Raise ``NotIdentified`` unless the outcome is identified.
+    allow_pickle
+        Load pickled model files, which can run any code they contain.
+    """
+    began = time.monotonic()
+    if activation != "auto":
+        activation = act.get(activation).name
+    widths = _check_widths(hidden)
+    oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
+    meter = Meter(oracle, domain=domain, budget=budget, progress=progress)
+    run = _Run(meter, activation, widths, method, seed)
+    found = run.identify()
+    found = replace(
+        found,
+        ledger=meter.ledger,
+        seconds=time.monotonic() - began,
+        seed=seed,
+        model_name=oracle.name,
+        warnings=(*found.warnings, *oracle.notes),
+    )
+    if throw and not found.identified:
+        raise NotIdentified(f"{found.outcome}: {found.reason}")
+    return found
+
+
+@dataclass
+class _Run:
+    meter: Meter
+    activation: str
+    hidden: tuple[int, ...] | None
+    method: str
+    seed: int
+
+    def identify(self) -> Identification:
+        """Every stage in order; a spent budget ends it with what is known."""
+        precision, choice, best = None, None, None
+        try:
+            if num_probes(self.meter.oracle):
+                self.meter.ledger.charge("shape", num_probes(self.meter.oracle))
+            precision = measure_precision(self.meter, self._rng(1))
+            growth = observe_growth(self.meter, precision, self._rng(2))
+            if growth is Growth.CONSTANT:
+                return _nothing("the answers are the same everywhere: a constant has no units to find", precision)
+            choices = self._choose(precision, growth)
+            for choice in choices:
+                found = self._try(choice, precision)
+                if best is None or _rank(found) > _rank(best):
+                    best = found
+                if best.identified:
+                    break
+        except BudgetSpent as error:
+            if best is None:
+                method = "" if choice is None else choice.method.name
+                reason = "" if choice is None else choice.reason
+                return replace(_nothing(str(error), precision), method=method, method_reason=reason)
+            return replace(best, warnings=(*best.warnings, str(error)))
+        if best is None:
+            return _nothing("no method serves this model yet; name one with method=", precision)
+        return best
+
+    def _rng(self, purpose: int) -> np.random.Generator:
+        return np.random.default_rng([self.seed, purpose])
+
+    def _choose(self, precision: Precision, growth: Growth) -> list[Choice]:
+        reach = self.meter.domain.reach(self.meter.input_size)
+        return choose(self.method, self.activation, growth, reach, precision.kind == "float64", False)
+
+    def _try(self, choice: Choice, precision: Precision) -> Identification:
+        problem = Problem(choice.activations, self.hidden, precision, self.seed)
+        finding = choice.method.recover(self.meter, problem)
+        base = Identification(
+            outcome=Outcome.NOT_IDENTIFIED,
+            reason=finding.reason,
+            method=choice.method.name,
+            method_reason=choice.reason,
+            warnings=finding.warnings,
+            undetermined=finding.undetermined,
+            alternatives=finding.alternatives,
+            precision=precision,
+            details=finding.details,
+        )
+        if finding.network is None:
+            return base
+        certificate = certify(finding.network, self.meter, precision, self._rng(3))
+        outcome, reason = judge(finding, certificate)
+        network = None if outcome is Outcome.NOT_IDENTIFIED else finding.network
+        undetermined = (*finding.undetermined, *certificate.undetermined)
+        return replace(
+            base, outcome=outcome, reason=reason, network=network, certificate=certificate, undetermined=undetermined
+        )
+
+
+def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
+    """The outcome that the certificate supports, and the reason when it is not ``identified``."""
+    if not certificate.agrees:
+        reason = (
+            f"fresh answers differ by up to {certificate.max_relative_error:.1e} (allowed "
+            f"{certificate.tolerance:.1e}); a larger budget or another method= may help"
+        )
+        partly = certificate.max_relative_error <= PARTLY
+        return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), f"{finding.reason} {reason}".strip()
+    if finding.undetermined or certificate.undetermined:
+        count = len(finding.undetermined) + len(certificate.undetermined)
+        reason = f"the function is recovered, but {count} of its parts are not determined by the answers"
+        return Outcome.PARTLY, finding.reason or reason
+    return Outcome.IDENTIFIED, finding.reason
+
+
+def _rank(found: Identification) -> int:
+    return [Outcome.NOT_IDENTIFIED, Outcome.PARTLY, Outcome.IDENTIFIED].index(found.outcome)
+
+
+def _nothing(reason: str, precision: Precision | None) -> Identification:
+    return Identification(outcome=Outcome.NOT_IDENTIFIED, reason=reason, precision=precision)
+
+
+def _check_widths(hidden: Sequence[int] | None) -> tuple[int, ...] | None:
+    if hidden is None:
+        return None
+    widths = tuple(int(w) for w in hidden)
+    if not widths or any(w < 1 for w in widths):
+        raise InputError(f"hidden={list(hidden)}: give one positive width for each hidden layer")
+    return widths

@@ -1,0 +1,51 @@
+"""How the answers grow far out: the cheapest question that separates the families of activations.
+
+Along a ray the answers of a saturating network become constant, those of a relu-like network (relu, softplus,
+gelu, silu, elu) become affine; anything else grows faster or not regularly. Four rays at three radii tell.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import numpy as np
+
+from unweave.errors import OracleError
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+
+RADIUS = 1e6
+
+
+class Growth(StrEnum):
+    """What happens far out; the value is used in sentences."""
+
+    CONSTANT = "the answers are the same everywhere"
+    SATURATING = "the answers level off far out"
+    LINEAR = "the answers grow linearly far out"
+    OTHER = "the answers neither level off nor grow linearly far out"
+    UNSEEN = "the domain does not reach far out"
+
+
+def observe_growth(meter: Meter, precision: Precision, rng: np.random.Generator, *, num_rays: int = 4) -> Growth:
+    """Classify the growth along random rays, charged to the stage ``growth``."""
+    if meter.domain.reach(meter.input_size) < 4 * RADIUS:
+        return Growth.UNSEEN
+    rays = rng.standard_normal((num_rays, meter.input_size))
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    points = RADIUS * np.array([1.0, 2.0, 4.0])[:, None, None] * rays[None]
+    try:
+        with meter.stage("growth"):
+            near, middle, far = meter.ask(points.reshape(-1, meter.input_size)).reshape(3, num_rays, -1)
+    except OracleError:
+        return Growth.OTHER
+    size = np.abs(near) + np.abs(middle) + np.abs(far)
+    slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise + 1e-7 * size
+    first, second = middle - near, far - middle
+    if np.all(np.abs(first) <= slack) and np.all(np.abs(second) <= slack):
+        everywhere = np.concatenate([near, meter.transcript("precision")[1]])
+        same = np.ptp(everywhere, axis=0) <= 10 * precision.noise + 1e-12 * np.abs(everywhere).max()
+        return Growth.CONSTANT if np.all(same) else Growth.SATURATING
+    if np.all(np.abs(second - 2 * first) <= slack):
+        return Growth.LINEAR
+    return Growth.OTHER
