@@ -8,7 +8,7 @@ a hyperplane, even the model's own rounding moves the answer by that much times 
 *What follows.* If all n points drawn from the domain agree, then with 95 % confidence the fraction of the domain
 where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
 
-*Parameters.* The Jacobian of the network on all answers paid for gives a standard error for each parameter at the
+*Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter at the
 measured noise level. Units whose parameters it does not determine are named.
 """
 
@@ -18,18 +18,14 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-import scipy.linalg
 
-from unweave import activations as act
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
-from unweave.refine.layout import Layout
+from unweave.refine.weighted import gradient_norms, weighted_system
 
 NUM_POINTS = 200
 CONFIDENCE = 0.95
-MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
-"""Standard errors are computed for Jacobians up to this size: the cost is cubic in the parameters."""
 EXACT = 1e-9
 """Largest relative error that counts as the same function when the answers are exact."""
 
@@ -75,20 +71,22 @@ def certify(
     num_points: int = NUM_POINTS,
 ) -> Certificate:
     """Check ``network`` on fresh queries, charged to the stage ``certificate``."""
+    used = meter.transcript()
     num_points = int(min(num_points, meter.ledger.left))
     x, from_domain = _fresh_points(network, meter, num_points, rng)
     with meter.stage("certificate"):
         y = meter.ask(x)
     x = meter.snap(x)
     errors = relative_errors(network, x, y)
-    condition, deviations = parameter_errors(network, *meter.transcript(), noise=precision.noise)
+    system = weighted_system(network, *used, precision.noise)
+    deviations = None if system is None else _by_unit(network, system.standard_errors())
     return Certificate(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
         num_points=len(x),
         tolerance=max(EXACT, 12 * precision.relative),
         fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(from_domain, 1)),
-        condition=condition,
+        condition=None if system is None else system.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else _name_units(network, deviations),
     )
@@ -99,38 +97,10 @@ def relative_errors(network: Network, x: np.ndarray, y: np.ndarray) -> np.ndarra
     if not len(x):
         return np.zeros(0)
     values = network(x)
-    leverage = np.linalg.norm(x, axis=1)[:, None] * _gradient_norms(network, x)
+    leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
     spread = np.std(y, axis=0)
     spread = np.where(spread > 0, spread, np.maximum(np.max(np.abs(y), axis=0), 1e-300))
     return np.max(np.abs(values - y) / np.maximum(spread, leverage), axis=1)
-
-
-def parameter_errors(
-    network: Network, x: np.ndarray, y: np.ndarray, *, noise: float
-) -> tuple[float | None, np.ndarray | None]:
-    """Condition number, and each unit's standard error relative to its largest parameter; None for large networks.
-
-    The level is the larger of ``noise`` and the residual on (x, y). Infinite entries are units that the answers
-    do not determine.
-    """
-    count = network.num_parameters
-    if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
-        return None, None
-    outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
-    residual = (outputs - y).ravel()
-    level = max(noise, float(np.sqrt(residual @ residual / max(len(residual) - count, 1))))
-    scales = np.linalg.norm(jacobian, axis=0)
-    silent = scales == 0
-    scales = np.where(silent, 1.0, scales)
-    jacobian /= scales
-    factor = scipy.linalg.qr(jacobian, mode="r", overwrite_a=True, check_finite=False)[0][:count]
-    lengths = np.full(count, np.inf)
-    if len(factor) == count and np.min(np.abs(np.diag(factor))) > 1e-13:
-        inverse = scipy.linalg.solve_triangular(factor, np.eye(count), check_finite=False)
-        lengths = np.linalg.norm(inverse, axis=1)
-    condition = float(np.linalg.norm(factor, 2 if count < 500 else None) * np.max(lengths))
-    lengths = np.where(silent | (lengths > 1e11), np.inf, lengths)
-    return condition, _by_unit(network, level * lengths / scales)
 
 
 def _by_unit(network: Network, deviations: np.ndarray) -> np.ndarray:
@@ -175,20 +145,3 @@ def active_points(network: Network, num_points: int, rng: np.random.Generator) -
     centre = -np.linalg.pinv(rows) @ network.biases[0] if keep.any() else np.zeros(rows.shape[1])
     spread = vectors[keep] / values[keep, None] * np.sqrt(len(rows) / max(int(keep.sum()), 1))
     return centre + 1.5 * rng.standard_normal((num_points, len(spread))) @ spread
-
-
-def _gradient_norms(network: Network, x: np.ndarray) -> np.ndarray:
-    """``|grad f_k(x)|`` for every point and output, (n, outputs)."""
-    h, slopes = x, []
-    for w, b, name in zip(network.weights, network.biases, network.activations, strict=True):
-        z = h @ w.T + b
-        h = act.get(name)(z)
-        slopes.append(act.get(name).first(z, np))
-    norms = []
-    for output in range(network.output_size):
-        back = np.zeros((len(x), network.output_size))
-        back[:, output] = 1.0
-        for w, slope in zip(reversed(network.weights), reversed(slopes), strict=True):
-            back = (back * slope) @ w
-        norms.append(np.linalg.norm(back, axis=1))
-    return np.stack(norms, axis=1)

@@ -40,6 +40,7 @@ from unweave.probes.far_rows import (
     split_overlap,
 )
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns
+from unweave.refine.weighted import weighted_polish
 
 RADIUS = 1e6
 FARTHEST = 1e9
@@ -363,6 +364,7 @@ class _Run:
                 f"the recovered network misses {wrong.mean():.0%} of the answers (profile bend {bend:.1e}): "
                 f"not a plain {self.activation.name} network of one or two hidden layers",
             )
+        network = weighted_polish(network, x, y, self.noise)
         if self.problem.activations[0] == "sigmoid":
             network = network.as_sigmoid()
         return Finding(network, alternatives={f"{self.activation.name} vertices": top.rms}, details={"bend": bend})

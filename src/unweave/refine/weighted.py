@@ -1,0 +1,111 @@
+"""Least squares with each answer weighted by its accuracy, through a QR factorisation.
+
+Answers asked far out carry, besides their noise, the rounding of the input: ``eps |x| |grad f(x)|``. With rows
+divided by that accuracy one Gauss-Newton step reaches the statistically best parameters from any exact start, and
+the triangular factor gives their standard errors. QR keeps half the digits that normal equations would lose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+
+from unweave import activations as act
+from unweave.network import Network
+from unweave.refine.layout import Layout
+
+MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
+"""Larger Jacobians are not factorised: the cost is cubic in the parameters."""
+SINGULAR = 1e11
+"""Parameters whose error is amplified by more than this are not determined."""
+
+
+@dataclass(frozen=True)
+class WeightedSystem:
+    """The weighted Jacobian of a network as ``Q R diag(scales)``, with ``Q' r`` and the level of r."""
+
+    factor: np.ndarray
+    projected: np.ndarray
+    scales: np.ndarray
+    level: float
+    """Root mean square of the weighted residual, 1 when it is what the accuracy explains."""
+
+    @property
+    def amplification(self) -> np.ndarray:
+        """Error of each scaled parameter when every weighted answer has error one; infinite if undetermined."""
+        lengths = np.full(len(self.scales), np.inf)
+        if np.min(np.abs(np.diag(self.factor)), initial=np.inf) > 1e-13:
+            inverse = scipy.linalg.solve_triangular(self.factor, np.eye(len(self.scales)), check_finite=False)
+            lengths = np.linalg.norm(inverse, axis=1)
+        return np.where((self.scales == 0) | (lengths > SINGULAR), np.inf, lengths)
+
+    @property
+    def condition(self) -> float:
+        """An upper estimate of the condition number of the scaled Jacobian."""
+        return float(np.linalg.norm(self.factor) * np.max(self.amplification, initial=0.0))
+
+    def standard_errors(self) -> np.ndarray:
+        """One per parameter in ``Network.flat``'s order."""
+        return max(self.level, 1.0) * self.amplification / np.where(self.scales == 0, 1.0, self.scales)
+
+
+def weighted_system(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> WeightedSystem | None:
+    """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows."""
+    count = network.num_parameters
+    if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES or y.size < count:
+        return None
+    outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
+    accuracy = answer_accuracy(network, x, noise).ravel()
+    residual = (outputs - y).ravel() / accuracy
+    jacobian /= accuracy[:, None]
+    scales = np.linalg.norm(jacobian, axis=0)
+    jacobian /= np.where(scales == 0, 1.0, scales)
+    both = np.hstack([jacobian, residual[:, None]])
+    triangle = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
+    level = float(np.sqrt(residual @ residual / max(len(residual) - count, 1)))
+    return WeightedSystem(triangle[:count, :count], triangle[:count, count], scales, level)
+
+
+def weighted_polish(
+    network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, max_steps: int = 2
+) -> Network:
+    """Gauss-Newton steps on the weighted answers, each kept only if the weighted residual falls."""
+    best = float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise)) ** 2))
+    for _ in range(max_steps):
+        system = weighted_system(network, x, y, noise)
+        if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
+            break
+        step = scipy.linalg.solve_triangular(system.factor, system.projected, check_finite=False) / system.scales
+        trial = network.with_flat(network.flat() - step)
+        after = float(np.sum(((trial(x) - y) / answer_accuracy(trial, x, noise)) ** 2))
+        if not after < best:
+            break
+        gain, network, best = after / best, trial, after
+        if gain > 0.25:
+            break
+    return network
+
+
+def answer_accuracy(network: Network, x: np.ndarray, noise: float) -> np.ndarray:
+    """How exact each answer can be, (n, outputs): its noise and the rounding of its input."""
+    leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
+    return np.hypot(max(noise, 1e-300), np.finfo(float).eps * leverage)
+
+
+def gradient_norms(network: Network, x: np.ndarray) -> np.ndarray:
+    """``|grad f_k(x)|`` for every point and output, (n, outputs)."""
+    h, slopes = x, []
+    for w, b, name in zip(network.weights, network.biases, network.activations, strict=True):
+        z = h @ w.T + b
+        h = act.get(name)(z)
+        slopes.append(act.get(name).first(z, np))
+    norms = []
+    for output in range(network.output_size):
+        back = np.zeros((len(x), network.output_size))
+        back[:, output] = 1.0
+        for w, slope in zip(reversed(network.weights), reversed(slopes), strict=True):
+            back = (back * slope) @ w
+        norms.append(np.linalg.norm(back, axis=1))
+    return np.stack(norms, axis=1)
