@@ -79,6 +79,18 @@ def test_binary_classifiers_answer_with_log_odds():
     assert np.allclose(resolve_network(model)(x), oracle(x), rtol=1e-8, atol=1e-8)
 
 
+def test_classifiers_sure_of_themselves_are_read_all_the_same():
+    x, y = _data()
+    mlp = MLPClassifier((20,), activation="relu", solver="lbfgs", alpha=0.0, max_iter=300, random_state=0)
+    model = _fit(make_pipeline(StandardScaler(), mlp), x, y > 0)
+    assert not np.all(np.isfinite(resolve(model)(np.zeros((1, 4)))))
+    network = resolve_network(model)
+    logits = resolve(model)(x)
+    clear = np.abs(logits) < 10
+    assert clear.sum() > 3
+    assert np.allclose(network(x)[clear], logits[clear], rtol=1e-8, atol=1e-8)
+
+
 def test_multiclass_classifiers_answer_with_centred_logits():
     x, y = _data()
     labels = np.digitize(y, [-0.5, 0.5, 1.5])
