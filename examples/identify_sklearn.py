@@ -11,7 +11,8 @@ from sklearn.preprocessing import StandardScaler
 import unweave
 
 x, y = load_diabetes(return_X_y=True)
-model = make_pipeline(StandardScaler(), MLPRegressor((16,), activation="tanh", max_iter=300, random_state=0))
+regressor = MLPRegressor(hidden_layer_sizes=(16,), activation="tanh", max_iter=300, random_state=0)
+model = make_pipeline(StandardScaler(), regressor)
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ConvergenceWarning)
     model.fit(x, (y - y.mean()) / y.std())

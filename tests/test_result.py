@@ -9,6 +9,7 @@ import pytest
 
 import unweave
 from truth import random_network
+from unweave.certificate import Certificate
 from unweave.errors import ExportError, InputError, Outcome
 from unweave.exports import load_network
 from unweave.network import Network
@@ -35,6 +36,7 @@ def _result(**changes) -> Identification:
     fields = {
         "outcome": Outcome.IDENTIFIED,
         "network": random_network((5, 6, 3, 2), "sigmoid", seed=1),
+        "certificate": Certificate(3.1e-14, 2e-15, 200, 1e-9, 0.0149, condition=float("inf")),
         "ledger": Ledger(1000, {"circle": 70, "secants": 30}),
         "method": "far field",
         "method_reason": "the model saturates",
@@ -58,6 +60,10 @@ def test_the_verdict_has_five_lines():
     lines = _result().verdict().splitlines()
     assert len(lines) == 5
     assert lines[0] == "identified (model.onnx): 5-6-3-2 sigmoid, 65 parameters"
+    assert lines[1] == (
+        "verified on 200 fresh queries: max relative error 3.1e-14, rms 2.0e-15; "
+        "larger on at most 1.5 % of the domain (95 % confidence); answers are float64"
+    )
     assert lines[2] == "100 queries of 1,000 (1.5 a parameter): circle 70, secants 30; 1.2 s"
     assert lines[3].startswith("method far field: the model saturates; residuals tanh 1.0e-15, erf 3.0e-03")
     assert "order of hidden units" in lines[4]
@@ -69,6 +75,8 @@ def test_the_verdict_has_five_lines():
     [
         {},
         {"network": None, "outcome": Outcome.NOT_IDENTIFIED, "reason": "two\nlines\n\nof reason"},
+        {"certificate": None, "precision": None},
+        {"certificate": Certificate(0.0, 0.0, 0, 1e-9, 1.0), "outcome": Outcome.PARTLY},
         {"outcome": Outcome.PARTLY, "undetermined": tuple(f"unit {i}: sign" for i in range(9))},
         {
             "network": None,
@@ -99,6 +107,7 @@ def test_json_is_strict_and_has_the_agreed_keys():
     assert record.keys() >= JSON_KEYS
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["alternatives"]["relu"] is None
+    assert (record["certificate"]["num_points"], record["certificate"]["condition"]) == (200, None)
     assert (record["hidden"], record["activation"], record["parameters"]) == ([6, 3], "sigmoid", 65)
     empty = _result(network=None, outcome=Outcome.NOT_IDENTIFIED).to_json()
     assert (empty["identified"], empty["hidden"], empty["parameters"]) == (False, None, None)
@@ -110,6 +119,7 @@ def test_save_and_load_bring_everything_back(tmp_path):
     assert again.verdict() == result.verdict()
     assert again.to_json() == result.to_json()
     assert again.alternatives["relu"] == float("inf")
+    assert again.certificate == result.certificate
     assert np.array_equal(again.network.flat(), result.network.flat())
     assert np.array_equal(again.details["spectrum"], np.arange(4.0))
     assert again.details["curves"]["a"].dtype == np.float32

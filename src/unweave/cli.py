@@ -208,8 +208,13 @@ def demo(
         f"A random network, {truth.describe()}, {truth.num_parameters:,} parameters, is hidden behind f(x)."
     )
     print("unweave may only ask for values of f; it is not told the widths or the activation.")
+
+    def f(x: Any) -> Any:
+        return truth(x)
+
+    f.__qualname__ = "f"
     with StageProgress(quiet=quiet) as progress:
-        found = run(lambda x: truth(x), input_size=truth.input_size, seed=seed, progress=progress)
+        found = run(f, input_size=truth.input_size, seed=seed, progress=progress)
     print()
     print(found.verdict())
     if found.network is not None:

@@ -163,11 +163,14 @@ class Identification:
         if self.certificate is None:
             return "not verified: there is nothing to check against fresh queries"
         c = self.certificate
+        if not c.num_points:
+            return "not verified: no query was left for a check"
         word = "verified" if self.identified else "checked"
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         return (
             f"{word} on {c.num_points:,} fresh queries: max relative error {c.max_relative_error:.1e}, "
-            f"rms {c.rms_relative_error:.1e}{answers}"
+            f"rms {c.rms_relative_error:.1e}; larger on at most {100 * c.fraction_outside:.1f} % of the "
+            f"domain (95 % confidence){answers}"
         )
 
     def _what_it_cost(self) -> str:
