@@ -1,10 +1,11 @@
 """The form in which an activation is fitted, and the way back to a plain network.
 
 * sigmoid is fitted as tanh (``sigmoid(z) = (1 + tanh(z/2))/2``): the same functions, better conditioned.
-* softplus, GELU, SiLU and their kin obey ``phi(z) = z/2 + even(z)``. In the plain form a unit of the wrong sign is
-  emulated by surplus linear pairs that no pruning can remove, so they are fitted as even units with linear
-  skips, where signs do not exist. The signs follow afterwards: layer l+1 reads the inputs of layer l through the
-  skip ``K = B diag(s) R / 2``, with B the outgoing weights and R the rows of layer l, which is linear in the signs s.
+* softplus, GELU, SiLU and their kin obey ``phi(z) = z/2 + even(z)``. In the plain form a unit of the wrong
+  sign is emulated by surplus linear pairs that no pruning can remove, so they are fitted as even units with
+  linear skips, where signs do not exist. The signs follow afterwards: layer l+1 reads the inputs of layer l
+  through the skip ``K = B diag(s) R / 2``, B the outgoing weights and R the rows of layer l: linear in the
+  signs s.
 * everything else is fitted as it is.
 """
 

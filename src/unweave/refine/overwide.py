@@ -1,41 +1,42 @@
-"""An over-wide random student, fitted by Levenberg-Marquardt and pruned to minimal width.
+"""The search for a student that fits: how many points, how wide, which depth, which activation.
 
-Recovers a smooth network exactly from values at ordinary points: start wider than the truth, fit everything, prune
-by optimal brain surgeon, refit, polish. A student of widths M needs about two (one hidden layer) to three and a
-half (more) residuals per parameter; below that a start rarely converges and restarts hardly help, above it the
-first start converges in 25-60 steps. So when nothing is known the number of points grows geometrically and the
-student is as wide as the points allow; the first size that fits is about four samples per parameter of the truth.
-
-There is no theorem; the result is judged by what it reached: a residual at rounding (or noise) level with more
-residuals than parameters, and a Jacobian of full rank at minimal width, which no reducible network has.
+A student needs about two (one hidden layer) to three and a half (more) residuals per parameter; below that a
+start rarely converges and restarts hardly help, above it the first start converges in 25-60 steps. So when
+the widths are unknown the number of points grows geometrically and the student is as wide as the points
+allow: the first size that fits costs three to five samples per parameter of the truth (one hidden layer),
+four to eight (more). Candidates of several depths and activations share the points; each is fitted at every
+small size, and at larger sizes the two with the least residual so far, with one other in turn. A wrong
+candidate never reaches a residual at rounding, so the order costs time, not truth. Everything is bounded by
+``Effort``.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from unweave.network import Network
-from unweave.refine.forms import Form
-from unweave.refine.layout import Layout
-from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout
-from unweave.refine.polish import Polished, polish
-from unweave.refine.prune import prune
-from unweave.refine.standard import Standard
-from unweave.refine.starts import draw_start
+from unweave.refine.polish import Polished
+from unweave.refine.student import Attempt, Recovered, try_student
 
 MorePoints = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
-EXACT = 1e-11
-PROMISING = 3e-4
+
+@dataclass(frozen=True)
+class Candidate:
+    """An activation and a number of hidden layers to try."""
+
+    activation: str
+    depth: int
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How wide a student is for a number of residuals: residuals per parameter, and each layer over the one below."""
+    """How wide a student is: residuals per parameter, and the width of each layer over the one below."""
 
     ratio: float
     aspect: float = 0.5
@@ -46,33 +47,30 @@ class Effort:
     """Every bound of the search, stated."""
 
     shapes: tuple[Shape, ...] = ()
-    """One start per entry at each number of points; empty: by depth."""
-    growth: float = 1.2
+    """Used in turn; empty: by depth."""
+    growth: float = 1.17
     max_points: int = 200_000
     max_steps: int = 150
+    num_last: int = 4
+    """Starts of each leading candidate once no more points can be had."""
+    all_below: int = 150
+    """Up to this many parameters of the student every candidate is tried at every size."""
     time_limit: float = 600.0
 
-    def shapes_for(self, depth: int) -> tuple[Shape, ...]:
-        if self.shapes:
-            return self.shapes
-        return (Shape(2.2), Shape(1.8)) if depth == 1 else (Shape(3.5, 0.35), Shape(2.8, 0.65))
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One student: what was tried and how far it got."""
-
-    activation: str
-    widths: tuple[int, ...]
-    num_points: int
-    rms: float
-    num_steps: int
-    end: str
+    def shape(self, depth: int, turn: int) -> Shape:
+        shapes = self.shapes
+        if not shapes and depth == 1:
+            shapes = (Shape(1.8), Shape(2.2))
+        elif not shapes and depth == 2:
+            shapes = (Shape(3.2, 0.35), Shape(2.8, 0.65))
+        elif not shapes:
+            shapes = (Shape(3.2, 0.6), Shape(2.8, 0.75))
+        return shapes[turn % len(shapes)]
 
 
 @dataclass(frozen=True)
 class OverwideFit:
-    """The outcome of a search. ``network`` is None when nothing fitted; ``minimal`` says no unit can be removed."""
+    """The outcome of a search. ``network`` is None when nothing fitted; ``minimal``: no unit is removable."""
 
     network: Network | None
     rms: float
@@ -95,40 +93,21 @@ def fit_overwide(
     rng: np.random.Generator,
     effort: Effort | None = None,
 ) -> OverwideFit:
-    """Fit a network of one activation and depth to (x, y), buying points through ``more_points`` where allowed.
+    """Fit a network of one activation and depth to (x, y), buying points through ``more_points``.
 
     Parameters
     ----------
     hidden
         Widths of the hidden layers when known (then ``depth`` is ignored).
     more_points
-        ``more_points(n)`` returns n further points with their answers; None means (x, y) is all there is.
+        ``more_points(n)`` returns up to n further points with their answers; None means (x, y) is all there
+        is.
     noise
         Standard deviation of one answer in the units of y.
     """
-    effort = Effort() if effort is None else effort
-    depth = depth if hidden is None else len(hidden)
+    candidate = Candidate(activation, depth if hidden is None else len(hidden))
     pool = Pool(x, y, more_points)
-    deadline = time.monotonic() + effort.time_limit
-    attempts: list[Attempt] = []
-    reason = ""
-    for num_points in levels(pool, depth, effort, hidden):
-        data = pool.take(num_points)
-        for shape in effort.shapes_for(depth):
-            if time.monotonic() > deadline:
-                reason = f"stopped after {effort.time_limit:g} s; allow more time"
-                break
-            widths = choose_widths(*data, depth, shape, hidden)
-            fit, attempt = try_student(*data, activation, widths, noise, rng, effort.max_steps, deadline)
-            attempts.append(attempt)
-            if fit is not None:
-                return replace(fit, attempts=tuple(attempts))
-        if reason:
-            break
-    if not reason:
-        reason = f"no student fitted up to {len(pool.x)} points; allow more points"
-    best = min((a.rms for a in attempts), default=float("inf"))
-    return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, reason)
+    return search(pool, [candidate], hidden=hidden, noise=noise, rng=rng, effort=effort)
 
 
 class Pool:
@@ -150,31 +129,110 @@ class Pool:
             x, y = self._more(missing)
             self.x = np.concatenate([self.x, x])
             self.y = np.concatenate([self.y, np.asarray(y).reshape(len(x), -1)])
+            if len(x) < missing:
+                self._more = None
         return self.x[:num_points], self.y[:num_points]
 
 
-def levels(pool: Pool, depth: int, effort: Effort, hidden: tuple[int, ...] | None = None):
+def search(
+    pool: Pool,
+    candidates: Sequence[Candidate],
+    *,
+    hidden: tuple[int, ...] | None = None,
+    noise: float = 0.0,
+    rng: np.random.Generator,
+    effort: Effort | None = None,
+) -> OverwideFit:
+    """The first candidate that fits at minimal width, at the least number of points that lets one."""
+    effort = Effort() if effort is None else effort
+    deadline = time.monotonic() + effort.time_limit
+    attempts: list[Attempt] = []
+    residuals = dict.fromkeys(candidates, 1.0)
+    surplus: Recovered | None = None
+    for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
+        x, y = pool.take(num_points)
+        is_last = not pool.can_grow and len(x) >= len(pool.x)
+        for candidate in _in_turn(residuals, turn, x, y, hidden, effort) * (
+            effort.num_last if is_last else 1
+        ):
+            if time.monotonic() > deadline:
+                reason = f"stopped after {effort.time_limit:g} s; allow more time"
+                return _give_up(pool, attempts, surplus, reason)
+            shape = effort.shape(candidate.depth, turn + len(attempts) * is_last)
+            widths = choose_widths(x, y, candidate.depth, shape, hidden)
+            found, attempt = try_student(
+                x,
+                y,
+                candidate.activation,
+                widths,
+                rng=rng,
+                noise=noise,
+                max_steps=effort.max_steps,
+                deadline=deadline,
+            )
+            attempts.append(attempt)
+            residuals[candidate] = attempt.rms
+            if found is not None and found.minimal:
+                return OverwideFit(found.network, found.rms, True, len(x), tuple(attempts), found.polished)
+            surplus = found if found is not None else surplus
+        if is_last:
+            break
+    reason = f"no student fitted up to {len(pool.x)} points; allow more points"
+    return _give_up(pool, attempts, surplus, reason)
+
+
+def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, reason: str) -> OverwideFit:
+    """The best that was found: a function at rounding whose parameters are not determined, or nothing."""
+    if surplus is not None:
+        reason = "the function is reproduced but its parameters are not determined: a unit could be removed"
+        return OverwideFit(
+            surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, reason
+        )
+    best = min((a.rms for a in attempts), default=float("inf"))
+    return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, reason)
+
+
+def _in_turn(
+    residuals: dict[Candidate, float],
+    turn: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    hidden: tuple[int, ...] | None,
+    effort: Effort,
+) -> list[Candidate]:
+    """Least residual first; at larger sizes only two of them and one of the others."""
+    ranked = sorted(residuals, key=lambda c: residuals[c])
+    widths = choose_widths(x, y, ranked[0].depth, effort.shape(ranked[0].depth, turn), hidden)
+    size = count_parameters((x.shape[1], *widths, y.shape[1]))
+    if len(ranked) <= 3 or size <= effort.all_below:
+        return ranked
+    others = ranked[2:]
+    return [*ranked[:2], others[turn % len(others)]]
+
+
+def _sizes(
+    pool: Pool, candidates: Sequence[Candidate], hidden: tuple[int, ...] | None, effort: Effort
+) -> Iterator[int]:
     """Numbers of points to try, growing geometrically until the pool or the effort ends."""
     inputs, outputs = pool.x.shape[1], pool.y.shape[1]
-    shape = effort.shapes_for(depth)[0]
-    narrow = (2,) * depth if hidden is None else over(hidden)
-    num_points = shape.ratio * count_parameters((inputs, *narrow, outputs)) / outputs
-    top = effort.max_points if pool.can_grow else len(pool.x)
+    depth = min(c.depth for c in candidates)
+    narrow = (2,) * depth if hidden is None else widened(hidden)
+    num_points = effort.shape(depth, 1).ratio * count_parameters((inputs, *narrow, outputs)) / outputs
     num_points = max(num_points, 2 * (narrow[-1] + 1), 8)
-    while num_points < top:
+    while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
         num_points *= effort.growth
-    if not pool.can_grow:
-        yield top
+    if not pool.can_grow and len(pool.x):
+        yield len(pool.x)
 
 
-def over(hidden: tuple[int, ...]) -> tuple[int, ...]:
+def widened(hidden: tuple[int, ...]) -> tuple[int, ...]:
     """Student widths for known widths: three quarters more, at least two more."""
     return tuple(max(m + 2, int(np.ceil(1.75 * m))) for m in hidden)
 
 
 def count_parameters(sizes: tuple[int, ...]) -> int:
-    return sum((a + 1) * b for a, b in zip(sizes[:-1], sizes[1:], strict=True))
+    return sum((a + 1) * b for a, b in itertools.pairwise(sizes))
 
 
 def choose_widths(
@@ -182,7 +240,7 @@ def choose_widths(
 ) -> tuple[int, ...]:
     """The widest student with ``shape.ratio`` residuals per parameter, or the known widths made wider."""
     if hidden is not None:
-        return over(hidden)
+        return widened(hidden)
     num_points, outputs = y.shape
     affordable = num_points * outputs / shape.ratio
     widths = (2,) * depth
@@ -192,68 +250,3 @@ def choose_widths(
             break
         widths = trial
     return widths
-
-
-def try_student(
-    x: np.ndarray,
-    y: np.ndarray,
-    activation: str,
-    widths: tuple[int, ...],
-    noise: float,
-    rng: np.random.Generator,
-    max_steps: int,
-    deadline: float,
-) -> tuple[OverwideFit | None, Attempt]:
-    """One random student of these widths: fit, prune, polish; None unless it ends exact (or at the noise)."""
-    form = Form.of(activation)
-    standard = Standard.of(x, y, common=noise > 0)
-    u, v = standard.inputs(x), standard.outputs(y)
-    floor = noise / float(np.min(standard.spread))
-    layout = form.layout((u.shape[1], *widths, v.shape[1]))
-    promising = max(PROMISING, 1.2 * floor)
-    time_left = deadline - time.monotonic()
-    settings = Settings(target=promising, max_steps=max_steps, time_limit=time_left)
-    first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
-    attempt = Attempt(activation, widths, len(x), first.rms, first.num_steps, first.end)
-    if first.rms > promising:
-        return None, attempt
-    layout, fit = _narrow(form, layout, first, u, v, floor, max_steps, deadline)
-    attempt = replace(attempt, rms=fit.rms, num_steps=attempt.num_steps + fit.num_steps, end=fit.end)
-    if fit.rms > max(EXACT, 1.2 * floor):
-        return None, attempt
-    plain = form.network(layout, fit.parameters)
-    if plain is None:
-        return None, replace(attempt, end="signs")
-    polished = polish(standard.undo(plain), x, y, noise=noise)
-    if polished.rms > max(EXACT, 1.2 * floor):
-        return None, replace(attempt, rms=polished.rms, end="signs")
-    num_free = (
-        form.free_per_unit * sum(polished.network.hidden) + standard.num_lost * polished.network.hidden[0]
-    )
-    minimal = polished.null_directions.shape[1] <= num_free
-    return OverwideFit(polished.network, polished.rms, minimal, len(x), (), polished), attempt
-
-
-def _narrow(
-    form: Form,
-    layout: Layout,
-    start: Minimum,
-    u: np.ndarray,
-    v: np.ndarray,
-    floor: float,
-    max_steps: int,
-    deadline: float,
-) -> tuple[Layout, Minimum]:
-    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
-    target = max(1e-13, 0.5 * floor)
-    accept = max(EXACT, 1.1 * floor)
-    refit = Settings(
-        target=target, max_steps=60, damping=1e-3, time_limit=max(deadline - time.monotonic(), 0.0)
-    )
-    layout, fit = prune(layout, start, u, v, accept=accept, settings=refit, deadline=deadline)
-    if fit.rms > accept:
-        full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
-        fit = fit_layout(layout, fit.parameters, u, v, settings=full)
-        if fit.rms <= accept:
-            layout, fit = prune(layout, fit, u, v, accept=accept, settings=refit, deadline=deadline)
-    return layout, fit

@@ -1,9 +1,9 @@
 """Prune a fitted over-wide student to minimal width: optimal brain surgeon on whole units, then refit.
 
-Near a fit of residual r the loss is quadratic with matrix ``H = J'J``. Removing a unit means setting the weights
+Near a fit of residual r the loss is quadratic with matrix ``H = J'J``. Removing a unit sets the weights
 S it feeds to zero; with the best compensation by all other parameters this costs
-``theta_S' (H^-1_SS)^-1 theta_S`` (Hassibi and Stork 1993). Duplicated, dead, constant and linear-pair units cost
-next to nothing whichever way they arose, so the same rule merges and prunes. After each removal the inverse is
+``theta_S' (H^-1_SS)^-1 theta_S`` (Hassibi and Stork 1993). Duplicated, dead, constant and linear-pair units
+cost next to nothing however they arose, so the same rule merges and prunes. After each removal the inverse is
 conditioned on the removed parameters, so a whole batch needs one inverse. A batch stands if the refit brings
 the residual back; otherwise it is halved, and a single unit that cannot go means the widths are minimal.
 """
@@ -41,12 +41,14 @@ def prune(
     *,
     accept: float,
     settings: Settings,
+    noisy: bool = False,
     deadline: float = float("inf"),
 ) -> tuple[Layout, Minimum]:
     """Remove units while refits return to the relative residual ``accept``.
 
-    Every refit is bounded by ``settings``, and each accepted batch removes a unit while a refused one is halved,
-    so the number of refits is at most (units) x log2(units).
+    With ``noisy`` answers a removal stands while the Bayesian information criterion prefers it. Every refit
+    is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, so the
+    number of refits is at most (units) x log2(units).
     """
     best = start
     for _ in range(sum(layout.hidden)):
@@ -57,7 +59,9 @@ def prune(
         while size:
             narrow, indices = layout.without(_kept(layout, plan[:size]))
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
-            if fit.rms <= max(accept, settings.target):
+            num_removed = layout.num_parameters - narrow.num_parameters
+            limit = _allowed(best.rms, num_removed, y.size) if noisy else accept
+            if fit.rms <= max(limit, settings.target):
                 break
             size //= 2
         else:
@@ -102,6 +106,11 @@ def plan_removals(
             groups[other] = np.setdiff1d(groups[other], own, assume_unique=True)
         plan.append(Removal(layer, unit, theta.copy(), predicted))
     return plan
+
+
+def _allowed(rms: float, num_removed: int, num_residuals: int) -> float:
+    """The residual up to which fewer parameters are the better explanation (Bayesian criterion)."""
+    return rms * float(np.exp(0.5 * num_removed * np.log(num_residuals) / num_residuals))
 
 
 def _cost(inverse: np.ndarray, theta: np.ndarray, group: np.ndarray) -> float:

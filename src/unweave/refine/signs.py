@@ -1,8 +1,9 @@
 """Signs of units from a linear identity: ``K = B diag(s) R`` with s in {-1, +1}.
 
-Each entry of K is one linear equation in the signs. With as many independent equations as units they follow by
-least squares; with fewer, by meeting in the middle: all half-sums of the first half of the undetermined units
-are sorted along a random projection and met with those of the second half (2^(m/2) of them, up to m = 44).
+Each entry of K is one linear equation in the signs. With as many independent equations as units they follow
+by least squares; with fewer, by meeting in the middle: all half-sums of the first half of the undetermined
+units are sorted along a random projection and met with those of the second half (2^(m/2) of them, up to m =
+44).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def solve_signs(
     equations = (outgoing.T[:, :, None] * rows[:, None, :]).reshape(num_units, -1).T
     right = total.ravel()
     scale = max(float(np.linalg.norm(equations)), 1e-300)
-    _, values, vt = np.linalg.svd(equations, full_matrices=True)
+    values = np.linalg.svd(equations, compute_uv=False)
     rank = int(np.sum(values > 1e-8 * values[0]))
     if rank == num_units:
         solution = np.linalg.lstsq(equations, right, rcond=None)[0]
@@ -46,15 +47,15 @@ def _meet_in_the_middle(equations: np.ndarray, right: np.ndarray) -> np.ndarray 
     num_units = equations.shape[1]
     if num_units > MAX_UNDETERMINED:
         return None
-    u, values, vt = np.linalg.svd(equations, full_matrices=False)
-    rank = max(int(np.sum(values > 1e-8 * values[0])), 1)
-    reduced, target = u[:, :rank].T @ equations, u[:, :rank].T @ right
+    # a few generic combinations of the equations tell all patterns apart
+    num_mixed = min(len(equations), 4)
+    mixing = np.cos(np.outer(np.arange(1, num_mixed + 1), np.arange(1, len(equations) + 1)) * 1.2345)
+    reduced, target = mixing @ equations, mixing @ right
     half = num_units // 2
     left, rest = reduced[:, :half], reduced[:, half:]
     first, second = _half_sums(left), target[:, None] - _half_sums(rest)
-    # one generic direction sorts the sums; exact matches are neighbours in it
-    direction = np.cos(np.arange(1, rank + 1) * 1.2345)
-    a, b = direction @ first, direction @ second
+    # the first of them sorts the sums; exact matches are neighbours in it
+    a, b = first[0], second[0]
     order = np.argsort(a)
     place = np.searchsorted(a[order], b)
     best, winner = np.inf, None

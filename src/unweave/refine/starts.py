@@ -1,4 +1,4 @@
-"""Random starts for over-wide students: directions uniform, norms log-uniform, the output layer by ridge regression."""
+"""Random starts for over-wide students: uniform directions, log-uniform norms, ridge regression on top."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def draw_start(layout: Layout, x: np.ndarray, y: np.ndarray, rng: np.random.Gene
     for layer in range(layout.num_layers - 1):
         width, fan_in = layout.sizes[layer + 1], layout.fan_ins[layer]
         rows = rng.standard_normal((width, fan_in))
-        rows *= np.exp(rng.uniform(*np.log(NORMS), (width, 1))) / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows *= np.exp(rng.uniform(np.log(NORMS[0]), np.log(NORMS[1]), (width, 1))) / np.linalg.norm(
+            rows, axis=1, keepdims=True
+        )
         biases = BIAS * rng.standard_normal((width, 1))
         theta[layout.starts[layer] : layout.starts[layer + 1]] = np.hstack([rows, biases]).ravel()
         h = layout.activations[layer].value(features @ rows.T + biases.T, np)

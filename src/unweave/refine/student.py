@@ -1,0 +1,124 @@
+"""One over-wide random student: fit by Levenberg-Marquardt, prune to minimal width, polish, judge.
+
+Recovers a smooth network exactly from values at ordinary points: start wider than the truth, fit everything,
+prune by optimal brain surgeon, refit, find the signs where the form has none, polish. There is no theorem;
+the result is judged by what it reached: a residual at rounding (or noise) level with more residuals than
+parameters, and a Jacobian of full rank at minimal width, which no reducible network has.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unweave.network import Network
+from unweave.refine.forms import Form
+from unweave.refine.layout import Layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout
+from unweave.refine.polish import Polished, polish
+from unweave.refine.prune import prune
+from unweave.refine.standard import Standard
+from unweave.refine.starts import draw_start
+
+EXACT = 1e-11
+"""Largest relative residual of an exact fit before the polish."""
+PROMISING = 3e-4
+"""Relative residual at which a student is in the basin and pruning starts."""
+NEGLIGIBLE = 1e-13
+"""Relative noise below which answers count as exact."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One student: what was tried and how far it got."""
+
+    activation: str
+    widths: tuple[int, ...]
+    num_points: int
+    rms: float
+    num_steps: int
+    end: str
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A network at a residual of rounding or noise; ``minimal`` when its Jacobian has full rank."""
+
+    network: Network
+    rms: float
+    minimal: bool
+    polished: Polished = field(repr=False)
+
+
+def try_student(
+    x: np.ndarray,
+    y: np.ndarray,
+    activation: str,
+    widths: tuple[int, ...],
+    *,
+    rng: np.random.Generator,
+    noise: float = 0.0,
+    max_steps: int = 150,
+    deadline: float = float("inf"),
+) -> tuple[Recovered | None, Attempt]:
+    """One random student of these widths; None unless it ends exact, or at the noise level."""
+    form = Form.of(activation)
+    standard = Standard.of(x, y, common=noise > 0)
+    u, v = standard.inputs(x), standard.outputs(y)
+    floor = noise / float(np.min(standard.spread))
+    floor = floor if floor > NEGLIGIBLE else 0.0
+    layout = form.layout((u.shape[1], *widths, v.shape[1]))
+    promising = max(PROMISING, 1.2 * floor)
+    settings = Settings(target=promising, max_steps=max_steps, time_limit=deadline - time.monotonic())
+    first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
+    attempt = Attempt(activation, widths, len(x), first.rms, first.num_steps, first.end)
+    if first.rms > promising:
+        return None, attempt
+    layout, fit = narrow_down(layout, first, u, v, floor=floor, max_steps=max_steps, deadline=deadline)
+    attempt = replace(attempt, rms=fit.rms, num_steps=attempt.num_steps + fit.num_steps, end=fit.end)
+    enough = max(EXACT, 1.2 * floor)
+    if fit.rms > enough:
+        return None, attempt
+    plain = form.network(layout, fit.parameters)
+    if plain is None:
+        return None, replace(attempt, end="signs")
+    polished = polish(standard.undo(plain), x, y, noise=noise)
+    if polished.rms > enough:
+        return None, replace(attempt, rms=polished.rms, end="signs")
+    num_free = form.free_per_unit * sum(polished.network.hidden)
+    num_free += standard.num_lost * polished.network.hidden[0]
+    minimal = polished.null_directions.shape[1] <= num_free
+    return Recovered(polished.network, polished.rms, minimal, polished), attempt
+
+
+def narrow_down(
+    layout: Layout,
+    start: Minimum,
+    u: np.ndarray,
+    v: np.ndarray,
+    *,
+    floor: float,
+    max_steps: int,
+    deadline: float,
+) -> tuple[Layout, Minimum]:
+    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
+
+    def time_left() -> float:
+        return max(deadline - time.monotonic(), 0.0)
+
+    accept = max(EXACT, 1.03 * floor)
+    refit = Settings(target=max(1e-13, 0.3 * floor), max_steps=60, damping=1e-3, time_limit=time_left())
+    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
+    if floor > 0:
+        refit = replace(refit, stationary_gain=1e-3, patience=3)
+        start = fit_layout(layout, start.parameters, u, v, settings=refit)
+    layout, fit = prune(
+        layout, start, u, v, accept=accept, settings=refit, noisy=floor > 0, deadline=deadline
+    )
+    if fit.rms > accept and floor == 0:
+        fit = fit_layout(layout, fit.parameters, u, v, settings=replace(full, time_limit=time_left()))
+        if fit.rms <= accept:
+            layout, fit = prune(layout, fit, u, v, accept=accept, settings=refit, deadline=deadline)
+    return layout, fit
