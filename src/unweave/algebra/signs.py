@@ -58,6 +58,11 @@ def solve_signs(vectors: np.ndarray, target: np.ndarray, error: float) -> SignSo
     return _judge(vectors, target, error, *reduce_to_signs(equations, right, error))
 
 
+def needs_lattice(num_vectors: int, num_equations: int) -> bool:
+    """Whether so many signs can only be found by lattice reduction, which wants many digits."""
+    return num_vectors - num_equations > MAX_ENUMERATED and num_vectors > MAX_HALVED
+
+
 def solve_weights(vectors: np.ndarray, target: np.ndarray, error: float) -> np.ndarray | None:
     """The real s with ``s @ vectors = target`` where it is unique and fits, else None."""
     equations, right = _compress(vectors, target, error)

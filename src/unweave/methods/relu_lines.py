@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.algebra.signs import needs_lattice
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu_ridges import (
     RidgeSum,
@@ -26,11 +27,11 @@ from unweave.methods.relu_ridges import (
 )
 from unweave.methods.relu_sides import orient_units
 from unweave.oracles.meter import Meter
-from unweave.probes.cells import Pieces, measure_pieces
+from unweave.probes.cells import Pieces, join_pieces, measure_pieces
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
-from unweave.probes.planes import Planes, measure_planes
+from unweave.probes.planes import join_planes, measure_planes
 
 
 @dataclass(frozen=True)
@@ -47,27 +48,32 @@ class ReluLines:
             inquiry = open_inquiry(meter, problem.precision, rng)
             sum_of_ridges, pieces = find_ridges(inquiry, rng)
         with meter.stage("remeasured units"):
-            sum_of_ridges = sharpen(inquiry, sum_of_ridges, pieces, rng)
+            sum_of_ridges, pieces = sharpen(inquiry, sum_of_ridges, pieces, rng)
         with meter.stage("unexplained kinks"):
-            sum_of_ridges, clean = self._explain(inquiry, sum_of_ridges, pieces, rng)
+            sum_of_ridges, pieces, clean = self._explain(inquiry, sum_of_ridges, pieces, rng)
         if not clean:
             return Finding(
                 None,
                 reason="kinks remain that no hyperplane explains: the model has more than one hidden layer of relu "
                 "units, or is not piecewise linear; try method='relu-layers'",
             )
+        if needs_lattice(len(sum_of_ridges.planes), sum_of_ridges.gradient.size):
+            with meter.stage("remeasured units"):
+                sum_of_ridges, pieces = sharpen(
+                    inquiry, sum_of_ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
+                )
         return orient_units(sum_of_ridges, inquiry, problem)
 
     def _explain(
         self, inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator
-    ) -> tuple[RidgeSum, bool]:
+    ) -> tuple[RidgeSum, Pieces, bool]:
         """Add what fresh lines and points show to be missing until they show nothing."""
         domain, d = inquiry.meter.domain, inquiry.input_size
         bounded = not np.all(domain.contains(1e7 * np.eye(d)))
-        num_lines, num_points, num_clean = (12, 60, 2) if bounded else (2, 20, 1)
+        num_lines, num_points, num_clean = (12, 200, 2) if bounded else (2, 20, 1)
         for _ in range(self.max_rounds):
             residual = inquiry.against(model)
-            x = domain.sample(num_points, d, rng)
+            x = np.concatenate([domain.sample(num_points, d, rng), domain.edge(num_points // 2, d, rng)])
             miss, bars = residual.ask(x)
             wrong = x[np.max(np.abs(miss), axis=1) > SAFETY * bars]
             lines = draw_lines(domain, num_lines, d, rng, through=_some(wrong, num_lines, rng))
@@ -75,19 +81,19 @@ class ReluLines:
             if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
                 num_clean -= 1
                 if num_clean == 0:
-                    return model, True
+                    return model, pieces, True
                 continue
             if sum(len(k.positions) for k in kinks) > 2 * len(lines) * max(4, len(model.planes)):
-                return model, False
+                return model, pieces, False
             missing, _ = measure_planes(residual, lines, kinks, rng)
             missing = distinct_planes(missing)
             before = len(model.planes)
             planes = add_planes(model.planes, missing)
             model = fit_affine_part(planes, pieces)
             if before > 2 and len(planes) > 3 * before + 20:
-                return model, False
-            model = sharpen(inquiry, model, pieces, rng)
-        return model, False
+                return model, pieces, False
+            model, pieces = sharpen(inquiry, model, pieces, rng)
+        return model, pieces, False
 
 
 def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, Pieces]:
@@ -105,32 +111,33 @@ def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, P
 
 
 def sharpen(
-    inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator, num_passes: int = 2
-) -> RidgeSum:
-    """Measure the units of low accuracy again at places where the other planes leave room."""
-    target = max(1e-10, 30 * inquiry.relative)
+    inquiry: Inquiry,
+    model: RidgeSum,
+    pieces: Pieces,
+    rng: np.random.Generator,
+    *,
+    target: float = 1e-10,
+    share: float = 1 / 3,
+    num_candidates: int = 96,
+) -> tuple[RidgeSum, Pieces]:
+    """Measure the units of low accuracy again at places where the other planes leave room, in two passes."""
+    target = max(target, 30 * inquiry.relative)
     planes = model.planes
-    for _ in range(num_passes):
+    for _ in range(2):
         errors = plane_errors(planes)
         which = np.argsort(-errors)
-        which = which[errors[which] > target][: 3 + len(planes) // 3]
+        which = which[errors[which] > target][: 3 + int(np.ceil(share * len(planes)))]
         if not len(which):
             break
-        for fresh in _rows(remeasure(inquiry, model, which, rng)):
+        fresh_planes, fresh_pieces = remeasure(inquiry, model, which, rng, num_candidates)
+        for i in range(len(fresh_planes)):
+            fresh = fresh_planes.take([i])
             same = same_plane(planes, fresh)
             if same is not None and plane_errors(fresh)[0] < plane_errors(planes)[same]:
-                planes = _with_row(planes, same, fresh)
+                planes = join_planes([planes.take(np.arange(len(planes)) != same), fresh])
+        pieces = join_pieces(pieces, fresh_pieces)
         model = fit_affine_part(planes, pieces)
-    return model
-
-
-def _rows(planes: Planes) -> list[Planes]:
-    return [planes.take([i]) for i in range(len(planes))]
-
-
-def _with_row(planes: Planes, row: int, fresh: Planes) -> Planes:
-    rest = planes.take(np.arange(len(planes)) != row)
-    return add_planes(rest, fresh)
+    return model, pieces
 
 
 def _some(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray | None:

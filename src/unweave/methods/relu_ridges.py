@@ -105,7 +105,7 @@ def plane_errors(planes: Planes) -> np.ndarray:
 
 def remeasure(
     inquiry: Inquiry, model: RidgeSum, which: np.ndarray, rng: np.random.Generator, num_candidates: int = 96
-) -> Planes:
+) -> tuple[Planes, Pieces]:
     """Measure the planes numbered ``which`` again, each where the other planes leave it most room."""
     planes = model.planes
     chosen, centres, steps = [], [], []
@@ -117,11 +117,9 @@ def remeasure(
         chosen.append(x)
         centres += [x - lift * planes.normals[i], x + lift * planes.normals[i]]
         steps += [step, step]
-    if not chosen:
-        return planes.take([])
-    pieces = measure_pieces(inquiry, np.array(centres), np.array(steps), rng)
+    pieces = measure_pieces(inquiry, np.array(centres).reshape(-1, inquiry.input_size), np.array(steps), rng)
     left = np.arange(0, len(centres), 2)
-    return jump_planes(pieces, left, left + 1, np.array(chosen))
+    return jump_planes(pieces, left, left + 1, np.array(chosen).reshape(len(left), -1)), pieces
 
 
 def _roomy_place(inquiry: Inquiry, model: RidgeSum, i: int, rng, num_candidates: int):

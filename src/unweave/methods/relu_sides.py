@@ -36,7 +36,7 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
         network = _assemble(model, solution.signs, 0.0)
         return Finding(network, warnings=warnings, undetermined=undetermined, details=_details(model))
     weights = solve_weights(half, tilt, error)
-    if weights is not None:
+    if weights is not None and half.shape[0] < half.shape[1]:
         ratio = np.abs(weights)
         spread = SAFETY * error / np.maximum(np.linalg.norm(half, axis=1), 1e-300) + 1e-9
         common = np.average(ratio, weights=1 / spread**2)

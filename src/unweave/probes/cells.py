@@ -36,6 +36,17 @@ class Pieces:
         return self.values - np.einsum("nkd,nd->nk", self.gradients, self.centres)
 
 
+def join_pieces(one: Pieces, two: Pieces) -> Pieces:
+    """Both sets of pieces in one value."""
+    return Pieces(
+        np.concatenate([one.centres, two.centres]),
+        np.concatenate([one.values, two.values]),
+        np.concatenate([one.gradients, two.gradients]),
+        np.concatenate([one.steps, two.steps]),
+        np.concatenate([one.errors, two.errors]),
+    )
+
+
 def measure_pieces(
     inquiry: Inquiry, centres: np.ndarray, steps: np.ndarray, rng: np.random.Generator, *, max_tries: int = 5
 ) -> Pieces:
