@@ -94,7 +94,7 @@ def find_crossings(
     brackets = _active_runs(angles, values, radius, tolerance)[:max_crossings]
     brackets = _close_ends(ask, circle, radius, brackets, start, stop, 4 * coarse)
     crossings = _locate(ask, circle, activation, brackets)
-    return _settle_plateaus(ask, circle, crossings, angles, values, act.saturation_point(activation) + activation.scale)
+    return _settle_plateaus(ask, circle, crossings, angles, values, 3 * act.saturation_point(activation))
 
 
 def relocate(
@@ -169,7 +169,10 @@ def _close_ends(ask, circle, radius, brackets, start, stop, margin) -> list[_Bra
 
 
 def _settle_plateaus(ask, circle, crossings, angles, values, saturation) -> list[Crossing]:
-    """Values between neighbouring crossings from the point farthest from both, asked for where none is far enough."""
+    """Values between neighbouring crossings from the point farthest from both, asked for where none is far enough.
+
+    Under an unknown network widths are only known to a factor of two or three, hence the wide margin.
+    """
     settled = list(crossings)
     missing = []
     for i in range(len(crossings) + 1):

@@ -1,0 +1,91 @@
+"""Far field against its figures: the two-hidden-layer class of Fornasier et al., and random real networks.
+
+    python benchmarks/far_field.py --quick           a few trials a cell, about two minutes
+    python benchmarks/far_field.py                   100 / 40 / 20 / 10 trials a scenario and 20 a random network
+
+Every line states its number of trials. *Complete* means every parameter to 1e-9 relative after alignment; a trial
+that says "identified" with a larger error counts as a false claim. Queries include precision and certificate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from scenarios import paper_network, random_mlp
+
+import unweave
+
+COMPLETE = 1e-9
+
+
+@dataclass(frozen=True)
+class Trial:
+    error: float
+    identified: bool
+    queries: float
+    seconds: float
+
+
+def run(network: unweave.Network, seed: int) -> Trial:
+    began = time.perf_counter()
+    found = unweave.identify(network, seed=seed)
+    seconds = time.perf_counter() - began
+    error = float("inf") if found.network is None else unweave.compare(network, found).max_relative_error
+    return Trial(error, found.identified, found.ledger.total / network.num_parameters, seconds)
+
+
+def show(name: str, trials: list[Trial]) -> None:
+    complete = np.array([t.error <= COMPLETE and t.identified for t in trials])
+    false_claims = sum(t.identified and not t.error <= 1e-6 for t in trials)
+    queries = np.array([t.queries for t in trials])
+    errors = [t.error for t in trials if np.isfinite(t.error)]
+    print(
+        f"{name:34s} {complete.sum():4d}/{len(trials):<4d} complete  {queries.mean():5.2f} queries/parameter "
+        f"(worst {queries.max():5.2f})  median {np.median([t.seconds for t in trials]):6.2f} s  "
+        f"worst error {max(errors, default=np.inf):.1e}  false claims {false_claims}",
+        flush=True,
+    )
+
+
+def paper_cells(counts: dict[tuple[int, int], int], first_seed: int) -> None:
+    print("Two hidden layers of the paper's class (unit rows, output weights 1), d = m0:")
+    means = []
+    for (m0, m1), count in counts.items():
+        for geometry in ("pod", "sphere"):
+            for activation in ("tanh", "sigmoid"):
+                trials = [
+                    run(paper_network(m0, m1, geometry, activation, first_seed + s), first_seed + s)
+                    for s in range(count)
+                ]
+                means.append(np.mean([t.queries for t in trials]))
+                show(f"  ({m0},{m1}) {geometry} {activation}", trials)
+    print(f"  mean over cells {np.mean(means):.2f} queries/parameter, worst cell {np.max(means):.2f}")
+
+
+def random_cells(count: int, first_seed: int) -> None:
+    print("Random networks with free norms, biases and output weights:")
+    for sizes in ((10, 16, 1), (10, 64, 1), (20, 10, 4, 1), (10, 16, 8, 3), (10, 30, 10, 3), (30, 20, 8, 1)):
+        for activation in ("tanh", "sigmoid", "erf"):
+            trials = [run(random_mlp(sizes, activation, first_seed + s), first_seed + s) for s in range(count)]
+            show(f"  {'-'.join(map(str, sizes))} {activation}", trials)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--only", choices=("paper", "random"))
+    parser.add_argument("--first-seed", type=int, default=1000)
+    options = parser.parse_args()
+    full = {(30, 3): 100, (30, 9): 40, (30, 15): 20, (45, 14): 10}
+    counts = {(30, 3): 3, (30, 9): 2, (30, 15): 1} if options.quick else full
+    if options.only != "random":
+        paper_cells(counts, options.first_seed)
+    if options.only != "paper":
+        random_cells(2 if options.quick else 20, options.first_seed)
+
+
+if __name__ == "__main__":
+    main()
