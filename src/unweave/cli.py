@@ -7,6 +7,7 @@ stderr. Nothing heavy is imported before a command runs.
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ app = App(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
+    _limit_threads()
     from unweave.errors import UnweaveError
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
@@ -224,6 +226,16 @@ def demo(
         _print_layers(comparison)
         print(f"worst relative error of a parameter: {comparison.max_relative_error:.1e}")
     return found.outcome.exit_status
+
+
+def _limit_threads() -> None:
+    """One BLAS thread unless the environment says otherwise; works only before NumPy is loaded.
+
+    The matrices are small, and BLAS threads that wait for each other on a busy machine cost twenty times more
+    than they save.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
 
 
 def _fail(message: str, status: int, debug: bool) -> int:
