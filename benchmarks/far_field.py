@@ -1,7 +1,7 @@
-"""Far field against its figures: the two-hidden-layer class of Fornasier et al., and random real networks.
+"""Far field against its figures: the class of Fornasier et al., random real networks, trained regressors.
 
     python benchmarks/far_field.py --quick           a few trials a cell, about two minutes
-    python benchmarks/far_field.py                   100 / 40 / 20 / 10 trials a scenario and 20 a random network
+    python benchmarks/far_field.py                   100 / 40 / 20 / 10 trials a scenario, 20 a random network, 10 a trained one
 
 Every line states its number of trials. *Complete* means every parameter to 1e-9 relative after alignment; a trial
 that says "identified" with a larger error counts as a false claim. Queries include precision and certificate.
@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scenarios import paper_network, random_mlp
+from scenarios import paper_network, random_mlp, trained_regressor
 
 import unweave
+from unweave.oracles.resolve import resolve_network
 
 COMPLETE = 1e-9
 
@@ -29,12 +31,13 @@ class Trial:
     seconds: float
 
 
-def run(network: unweave.Network, seed: int) -> Trial:
+def run(model: Any, seed: int) -> Trial:
+    truth = resolve_network(model)
     began = time.perf_counter()
-    found = unweave.identify(network, seed=seed)
+    found = unweave.identify(model, seed=seed)
     seconds = time.perf_counter() - began
-    error = float("inf") if found.network is None else unweave.compare(network, found).max_relative_error
-    return Trial(error, found.identified, found.ledger.total / network.num_parameters, seconds)
+    error = float("inf") if found.network is None else unweave.compare(truth, found).max_relative_error
+    return Trial(error, found.identified, found.ledger.total / truth.num_parameters, seconds)
 
 
 def show(name: str, trials: list[Trial]) -> None:
@@ -73,18 +76,33 @@ def random_cells(count: int, first_seed: int) -> None:
             show(f"  {'-'.join(map(str, sizes))} {activation}", trials)
 
 
+def trained_cells(count: int, first_seed: int) -> None:
+    print("Trained scikit-learn pipelines (StandardScaler and MLPRegressor):")
+    for data in ("diabetes", "friedman"):
+        for activation in ("tanh", "logistic"):
+            for width in (16, 30):
+                for solver in ("adam", "lbfgs"):
+                    trials = [
+                        run(trained_regressor(data, activation, (width,), solver, first_seed + s), first_seed + s)
+                        for s in range(count)
+                    ]
+                    show(f"  {data} {activation} {width} {solver}", trials)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", choices=("paper", "random"))
+    parser.add_argument("--only", choices=("paper", "random", "trained"))
     parser.add_argument("--first-seed", type=int, default=1000)
     options = parser.parse_args()
     full = {(30, 3): 100, (30, 9): 40, (30, 15): 20, (45, 14): 10}
     counts = {(30, 3): 3, (30, 9): 2, (30, 15): 1} if options.quick else full
-    if options.only != "random":
+    if options.only in (None, "paper"):
         paper_cells(counts, options.first_seed)
-    if options.only != "paper":
+    if options.only in (None, "random"):
         random_cells(2 if options.quick else 20, options.first_seed)
+    if options.only in (None, "trained"):
+        trained_cells(1 if options.quick else 10, options.first_seed)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,6 +39,27 @@ def random_mlp(sizes: Sequence[int], activation: str, seed: int) -> Network:
         weights.append(rows * (np.sqrt(fan_in) if i == last else gain))
         biases.append(0.3 * rng.standard_normal(fan_out))
     return Network(weights, biases, [activation] * last + ["identity"])
+
+
+def trained_regressor(data: str, activation: str, hidden: tuple[int, ...], solver: str, seed: int):
+    """A scikit-learn pipeline: StandardScaler and an MLPRegressor trained on a real or Friedman data set."""
+    from sklearn.datasets import load_diabetes, load_digits, make_friedman1
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    load = {
+        "diabetes": lambda: load_diabetes(return_X_y=True),
+        "digits": lambda: load_digits(return_X_y=True),
+        "friedman": lambda: make_friedman1(600, 10, noise=0.1, random_state=seed),
+    }
+    x, y = load[data]()
+    regressor = MLPRegressor(
+        hidden_layer_sizes=hidden, activation=activation, solver=solver, max_iter=300, random_state=seed
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make_pipeline(StandardScaler(), regressor).fit(x, (y - y.mean()) / y.std())
 
 
 def _columns(dimension: int, count: int, geometry: str, rng: np.random.Generator) -> np.ndarray:

@@ -22,7 +22,7 @@ import numpy as np
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
-from unweave.refine.weighted import gradient_norms, weighted_system
+from unweave.refine.weighted import relative_errors, weighted_system
 
 NUM_POINTS = 200
 CONFIDENCE = 0.95
@@ -90,17 +90,6 @@ def certify(
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else _name_units(network, deviations),
     )
-
-
-def relative_errors(network: Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The largest error over the outputs at each point, relative to spread and conditioning (see the module)."""
-    if not len(x):
-        return np.zeros(0)
-    values = network(x)
-    leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
-    spread = np.std(y, axis=0)
-    spread = np.where(spread > 0, spread, np.maximum(np.max(np.abs(y), axis=0), 1e-300))
-    return np.max(np.abs(values - y) / np.maximum(spread, leverage), axis=1)
 
 
 def _by_unit(network: Network, deviations: np.ndarray) -> np.ndarray:

@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from unweave import activations as act
-from unweave.certificate import Certificate, certify
+from unweave.certificate import Certificate, active_points, certify
 from unweave.domains import Domain
 from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
 from unweave.methods.base import Finding, Problem
 from unweave.methods.choose import Choice, choose
+from unweave.network import Network
 from unweave.oracles.meter import Meter, Progress
 from unweave.oracles.precision import Precision, measure_precision
 from unweave.oracles.resolve import num_probes, resolve
 from unweave.probes.growth import Growth, observe_growth
+from unweave.refine.weighted import weighted_polish
 from unweave.result import Identification
 
 PARTLY = 1e-3
@@ -152,13 +154,26 @@ class _Run:
         )
         if finding.network is None:
             return base
-        certificate = certify(finding.network, self.meter, precision, self._rng(3))
+        network = finding.network
+        certificate = certify(network, self.meter, precision, self._rng(3))
+        if not certificate.agrees and certificate.max_relative_error < PARTLY:
+            network = self._sharpen(network, precision)
+            certificate = certify(network, self.meter, precision, self._rng(4))
         outcome, reason = judge(finding, certificate)
-        network = None if outcome is Outcome.NOT_IDENTIFIED else finding.network
+        network = None if outcome is Outcome.NOT_IDENTIFIED else network
         undetermined = (*finding.undetermined, *certificate.undetermined)
         return replace(
             base, outcome=outcome, reason=reason, network=network, certificate=certificate, undetermined=undetermined
         )
+
+
+    def _sharpen(self, network: Network, precision: Precision) -> Network:
+        """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
+        points = active_points(network, network.num_parameters, self._rng(5))
+        points = points[self.meter.domain.contains(points)]
+        with self.meter.stage("sharpen"):
+            self.meter.ask(points)
+        return weighted_polish(network, *self.meter.transcript(), precision.noise, max_steps=6)
 
 
 def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:

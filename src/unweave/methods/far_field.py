@@ -35,12 +35,13 @@ from unweave.probes.far_rows import (
     approximate_row,
     choose_radii,
     direct_row,
+    neighbour_gaps,
     orthogonal_test,
     read_crossings,
     split_overlap,
 )
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns
-from unweave.refine.weighted import weighted_polish
+from unweave.refine.weighted import relative_errors, weighted_polish
 
 RADIUS = 1e6
 FARTHEST = 1e9
@@ -175,12 +176,20 @@ class _Run:
         basis, _ = np.linalg.qr(self.rng.standard_normal((size, size)))
         done: dict[int, tuple[Reading, np.ndarray]] = {}
         pending = list(range(len(crossings)))
-        for _ in range(3):
-            radii = choose_radii(crossings, self.activation, self.farthest)
+        for attempt in range(4):
+            # a large bias elsewhere can leave another unit unsaturated: look again from further out
+            radii = np.minimum(6.0**attempt * choose_radii(crossings, self.activation, self.farthest), self.farthest)
             chosen = [crossings[i] for i in pending]
             with meter.stage("rows"):
                 readings = read_crossings(
-                    meter.ask, circle, chosen, self.activation, basis, self._steps(radii[pending], deep), radii[pending]
+                    meter.ask,
+                    circle,
+                    chosen,
+                    self.activation,
+                    basis,
+                    self._steps(radii[pending], deep),
+                    radii[pending],
+                    neighbour_gaps(crossings)[pending] / 2,
                 )
                 done.update(self._single_units(dict(zip(pending, readings, strict=True)), basis, deep))
             pending = [i for i in range(len(crossings)) if i not in done]
@@ -356,8 +365,7 @@ class _Run:
     def _conclude(self, network: Network, bend: float, top: Top) -> Finding:
         """Check against every answer already paid for; write sigmoid where it was asked for."""
         x, y = self.meter.transcript()
-        scale = max(self.problem.precision.scale, 1e-300)
-        wrong = np.max(np.abs(network(x) - y), axis=1) > max(1e-5 * scale, 100 * self.noise)
+        wrong = relative_errors(network, x, y) > max(1e-6, 100 * self.problem.precision.relative)
         if bend > 1e-2 or wrong.mean() > 0.01:
             return Finding(
                 None,

@@ -98,19 +98,27 @@ def find_crossings(
 
 
 def relocate(
-    ask: Ask, circle: Circle, crossings: list[Crossing], radii: np.ndarray, activation: act.Activation
+    ask: Ask,
+    circle: Circle,
+    crossings: list[Crossing],
+    radii: np.ndarray,
+    reaches: np.ndarray,
+    activation: act.Activation,
 ) -> list[Crossing]:
-    """The same crossings at other radii: a bias shifts the angle, so the middle may have to be found again."""
+    """The same crossings at other radii: a bias shifts the angle, so the middle may have to be found again.
+
+    It is looked for within ``reaches``, an angle each, so that no neighbour is taken for it.
+    """
     answers = ask(circle.point(np.array([c.angle for c in crossings]), radii))
     result, lost = [], []
-    for i, (crossing, radius, answer) in enumerate(zip(crossings, radii, answers, strict=True)):
+    for i, (crossing, radius, reach, answer) in enumerate(zip(crossings, radii, reaches, answers, strict=True)):
         bracket = _Bracket(
             0.0, 0.0, crossing.before, crossing.after, float(radius), (crossing.low, crossing.high)
         )
         argument = _argument(bracket, answer, activation)
         result.append(replace(crossing, radius=float(radius)))
         if abs(argument) > 1.2 * activation.scale and crossing.width > 0:
-            reach = 60 * activation.scale * crossing.width / radius
+            reach = min(60 * activation.scale * crossing.width / radius, reach)
             low, high = (crossing.angle, crossing.angle + reach) if argument < 0 else (crossing.angle - reach, crossing.angle)
             lost.append((i, replace(bracket, low=low, high=high)))
     again = _locate(ask, circle, activation, [bracket for _, bracket in lost])

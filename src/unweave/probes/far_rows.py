@@ -34,6 +34,15 @@ class Reading:
         return self.crossing.radius
 
 
+def neighbour_gaps(crossings: list[Crossing]) -> np.ndarray:
+    """The angle from each crossing to its nearest neighbour, the half circle closed up."""
+    angles = np.array([c.angle for c in crossings])
+    apart = np.abs(angles[:, None] - angles[None, :])
+    apart = np.minimum(apart, np.abs(np.pi - apart))
+    np.fill_diagonal(apart, np.pi)
+    return np.min(apart, axis=1)
+
+
 def choose_radii(crossings: list[Crossing], activation: act.Activation, limit: float) -> np.ndarray:
     """For each crossing the smallest safe radius: every other unit is saturated there, biases allowed for."""
     angles = np.array([c.angle for c in crossings])
@@ -53,6 +62,7 @@ def read_crossings(
     basis: np.ndarray,
     steps: np.ndarray,
     radii: np.ndarray,
+    reaches: np.ndarray,
 ) -> list[Reading | None]:
     """Ask around every crossing at its radius; None where the transition is not found there.
 
@@ -61,7 +71,7 @@ def read_crossings(
     A row may be much longer than the plane of the circle shows; where the steps turn out too long they are
     shortened, at most three times.
     """
-    crossings = relocate(ask, circle, crossings, radii, activation)
+    crossings = relocate(ask, circle, crossings, radii, reaches, activation)
     kept = np.array([c.width > 0 for c in crossings], dtype=bool)
     found = _read(ask, circle, [c for c in crossings if c.width > 0], activation, basis, steps[kept], radii[kept])
     remaining = iter(found)

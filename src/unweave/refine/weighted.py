@@ -18,6 +18,8 @@ from unweave.refine.layout import Layout
 
 MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 """Larger Jacobians are not factorised: the cost is cubic in the parameters."""
+TOO_FAR = 1e5
+"""Answers that a relative change of the input by 1e-5 moves by the whole spread are left out: not linear there."""
 SINGULAR = 1e11
 """Parameters whose error is amplified by more than this are not determined."""
 
@@ -54,7 +56,10 @@ class WeightedSystem:
 def weighted_system(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> WeightedSystem | None:
     """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows."""
     count = network.num_parameters
-    if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES or y.size < count:
+    if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
+        return None
+    x, y = _near(network, x, y)
+    if y.size < count:
         return None
     outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
     accuracy = answer_accuracy(network, x, noise).ravel()
@@ -72,18 +77,21 @@ def weighted_polish(
     network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, max_steps: int = 2
 ) -> Network:
     """Gauss-Newton steps on the weighted answers, each kept only if the weighted residual falls."""
+    x, y = _near(network, x, y)
     best = float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise)) ** 2))
     for _ in range(max_steps):
         system = weighted_system(network, x, y, noise)
         if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
             break
-        step = scipy.linalg.solve_triangular(system.factor, system.projected, check_finite=False) / system.scales
+        step = (
+            scipy.linalg.solve_triangular(system.factor, system.projected, check_finite=False) / system.scales
+        )
         trial = network.with_flat(network.flat() - step)
         after = float(np.sum(((trial(x) - y) / answer_accuracy(trial, x, noise)) ** 2))
         if not after < best:
             break
         gain, network, best = after / best, trial, after
-        if gain > 0.25:
+        if gain > 0.5:
             break
     return network
 
@@ -92,6 +100,23 @@ def answer_accuracy(network: Network, x: np.ndarray, noise: float) -> np.ndarray
     """How exact each answer can be, (n, outputs): its noise and the rounding of its input."""
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
     return np.hypot(max(noise, 1e-300), np.finfo(float).eps * leverage)
+
+
+def _near(network: Network, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    leverage = np.max(np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x), axis=1)
+    kept = leverage <= TOO_FAR * max(float(np.std(y)), 1e-300)
+    return x[kept], y[kept]
+
+
+def relative_errors(network: Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The largest error over the outputs at each point, relative to the larger of spread and ``|x| |grad f|``."""
+    if not len(x):
+        return np.zeros(0)
+    values = network(x)
+    leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
+    spread = np.std(y, axis=0)
+    spread = np.where(spread > 0, spread, np.maximum(np.max(np.abs(y), axis=0), 1e-300))
+    return np.max(np.abs(values - y) / np.maximum(spread, leverage), axis=1)
 
 
 def gradient_norms(network: Network, x: np.ndarray) -> np.ndarray:
