@@ -17,9 +17,17 @@ import numpy as np
 
 from unweave import activations as act
 from unweave.activations import Activation, Reflection
+from unweave.algebra.signs import solve_signs
 from unweave.network import Network
 from unweave.refine.layout import Layout
-from unweave.refine.signs import solve_signs
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A plain network, and the units whose sign other choices explain as well."""
+
+    network: Network
+    undetermined: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,12 @@ class Form:
         """Continuous symmetries a unit has of its own: a positive scale, or the shift of an exponential."""
         return 1 if self.activation.degree is not None or self.activation.name == "exp" else 0
 
-    def network(self, layout: Layout, parameters: np.ndarray) -> Network | None:
-        """The plain network of this activation, or None when no choice of signs explains the skips."""
+    def network(self, layout: Layout, parameters: np.ndarray, *, rtol: float) -> Plain | None:
+        """The plain network of this activation, or None when no signs explain the skips to ``rtol``."""
         if self.skips:
-            return _plain(layout, parameters, self.activation)
+            return _plain(layout, parameters, self.activation, rtol)
         network = layout.network(parameters)
-        return as_sigmoid(network) if self.activation.name == "sigmoid" else network
+        return Plain(as_sigmoid(network) if self.activation.name == "sigmoid" else network)
 
 
 def even_part(activation: Activation) -> Activation:
@@ -82,23 +90,28 @@ def as_sigmoid(network: Network) -> Network:
     return Network(weights, biases, names)
 
 
-def _plain(layout: Layout, parameters: np.ndarray, activation: Activation) -> Network | None:
+def _plain(layout: Layout, parameters: np.ndarray, activation: Activation, rtol: float) -> Plain | None:
     """Signs by layers, from the skips; the skips themselves are then implied and dropped."""
     assert activation.reflection is not None
     slope = -activation.reflection.linear / 2
     blocks = [layout.block(parameters, i).copy() for i in range(layout.num_layers)]
-    weights, biases = [], []
+    weights, biases, undetermined = [], [], []
     for layer, width in enumerate(layout.hidden):
         rows, following = blocks[layer], blocks[layer + 1]
         outgoing, skip = following[:, :width], following[:, width:-1]
-        signs = solve_signs(slope * outgoing, rows[:, :-1], skip)
-        if signs is None:
+        vectors = slope * (outgoing.T[:, :, None] * rows[:, None, :-1]).reshape(width, -1)
+        solution = solve_signs(vectors, skip.ravel(), rtol * float(np.max(np.abs(vectors), initial=1e-300)))
+        if solution.signs is None:
             return None
-        rows *= signs[:, None]
+        undetermined += [
+            f"layer {layer + 1}, unit {u + 1}: sign" for u in np.flatnonzero(~solution.determined)
+        ]
+        rows *= solution.signs[:, None]
         # B even(z) = B phi(z) - slope B z, so the bias loses what z's own bias brought in through phi
         following[:, -1] -= slope * outgoing @ rows[:, -1]
         weights.append(rows[:, : layout.sizes[layer]])
         biases.append(rows[:, -1])
     weights.append(blocks[-1][:, : layout.sizes[-2]])
     biases.append(blocks[-1][:, -1])
-    return Network(weights, biases, [activation.name] * len(layout.hidden) + ["identity"])
+    network = Network(weights, biases, [activation.name] * len(layout.hidden) + ["identity"])
+    return Plain(network, tuple(undetermined))

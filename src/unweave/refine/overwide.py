@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.network import Network
+from unweave.refine.forms import Form
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
 
@@ -49,12 +50,14 @@ class Effort:
     shapes: tuple[Shape, ...] = ()
     """Used in turn; empty: by depth."""
     growth: float = 1.17
+    num_starts: int = 1
+    """Starts of each candidate at each size."""
     max_points: int = 200_000
     max_steps: int = 150
     num_last: int = 4
-    """Starts of each leading candidate once no more points can be had."""
-    all_below: int = 150
-    """Up to this many parameters of the student every candidate is tried at every size."""
+    """The same once no more points can be had."""
+    review: int = 4
+    """All candidates are tried at every so many sizes, the two leading ones between."""
     time_limit: float = 600.0
 
     def shape(self, depth: int, turn: int) -> Shape:
@@ -68,6 +71,10 @@ class Effort:
         return shapes[turn % len(shapes)]
 
 
+FRUGAL = Effort(shapes=(Shape(2.9), Shape(2.6), Shape(2.3), Shape(2.0)), growth=1.1, num_starts=4)
+"""Few points, many narrow students: for one hidden layer where points cost more than time."""
+
+
 @dataclass(frozen=True)
 class OverwideFit:
     """The outcome of a search. ``network`` is None when nothing fitted; ``minimal``: no unit is removable."""
@@ -78,6 +85,7 @@ class OverwideFit:
     num_points: int
     attempts: tuple[Attempt, ...] = field(repr=False, default=())
     polished: Polished | None = field(repr=False, default=None)
+    undetermined: tuple[str, ...] = ()
     reason: str = ""
 
 
@@ -115,7 +123,9 @@ class Pool:
 
     def __init__(self, x: np.ndarray, y: np.ndarray, more_points: MorePoints | None = None):
         self.x = np.asarray(x, dtype=np.float64)
-        self.y = np.asarray(y, dtype=np.float64).reshape(len(self.x), -1)
+        self.y = np.asarray(y, dtype=np.float64)
+        if self.y.ndim == 1:
+            self.y = self.y[:, None]
         self._more = more_points
 
     @property
@@ -128,7 +138,7 @@ class Pool:
         if missing > 0 and self._more is not None:
             x, y = self._more(missing)
             self.x = np.concatenate([self.x, x])
-            self.y = np.concatenate([self.y, np.asarray(y).reshape(len(x), -1)])
+            self.y = np.concatenate([self.y, np.asarray(y).reshape(len(x), self.y.shape[1])])
             if len(x) < missing:
                 self._more = None
         return self.x[:num_points], self.y[:num_points]
@@ -147,19 +157,19 @@ def search(
     effort = Effort() if effort is None else effort
     deadline = time.monotonic() + effort.time_limit
     attempts: list[Attempt] = []
-    residuals = dict.fromkeys(candidates, 1.0)
+    ranking = _Ranking(candidates, effort)
     surplus: Recovered | None = None
     for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
-        for candidate in _in_turn(residuals, turn, x, y, hidden, effort) * (
-            effort.num_last if is_last else 1
-        ):
+        leading = ranking.choose(x, y, turn)
+        num_starts = effort.num_last if is_last else effort.num_starts
+        for start, candidate in itertools.product(range(num_starts), leading):
             if time.monotonic() > deadline:
                 reason = f"stopped after {effort.time_limit:g} s; allow more time"
                 return _give_up(pool, attempts, surplus, reason)
-            shape = effort.shape(candidate.depth, turn + len(attempts) * is_last)
-            widths = choose_widths(x, y, candidate.depth, shape, hidden)
+            shape = effort.shape(candidate.depth, turn * effort.num_starts + start)
+            widths = choose_widths(x, y, candidate, shape, hidden)
             found, attempt = try_student(
                 x,
                 y,
@@ -171,9 +181,17 @@ def search(
                 deadline=deadline,
             )
             attempts.append(attempt)
-            residuals[candidate] = attempt.rms
+            ranking.record(candidate, attempt)
             if found is not None and found.minimal:
-                return OverwideFit(found.network, found.rms, True, len(x), tuple(attempts), found.polished)
+                return OverwideFit(
+                    found.network,
+                    found.rms,
+                    True,
+                    len(x),
+                    tuple(attempts),
+                    found.polished,
+                    found.undetermined,
+                )
             surplus = found if found is not None else surplus
         if is_last:
             break
@@ -181,33 +199,43 @@ def search(
     return _give_up(pool, attempts, surplus, reason)
 
 
+class _Ranking:
+    """Candidates by how well their latest students predict points bought after them."""
+
+    def __init__(self, candidates: Sequence[Candidate], effort: Effort):
+        self._candidates = list(candidates)
+        self._effort = effort
+        self._latest: dict[Candidate, Attempt] = {}
+        self._scores: dict[Candidate, float] = {}
+
+    def record(self, candidate: Candidate, attempt: Attempt) -> None:
+        self._latest[candidate] = attempt
+
+    def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
+        """The two leading candidates; every few sizes all, deep ones for leading activations only."""
+        for candidate, attempt in self._latest.items():
+            fresh = slice(attempt.num_points, None)
+            if len(x) > attempt.num_points:
+                self._scores[candidate] = attempt.student.fresh_residual(x[fresh], y[fresh])
+        self._latest.clear()
+        ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
+        if len(ranked) <= 2:
+            return ranked
+        if turn % self._effort.review:
+            return ranked[:2]
+        activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
+        return [c for c in ranked if c.depth <= 2 or c.activation in activations]
+
+
 def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, reason: str) -> OverwideFit:
     """The best that was found: a function at rounding whose parameters are not determined, or nothing."""
     if surplus is not None:
         reason = "the function is reproduced but its parameters are not determined: a unit could be removed"
         return OverwideFit(
-            surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, reason
+            surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, (), reason
         )
     best = min((a.rms for a in attempts), default=float("inf"))
-    return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, reason)
-
-
-def _in_turn(
-    residuals: dict[Candidate, float],
-    turn: int,
-    x: np.ndarray,
-    y: np.ndarray,
-    hidden: tuple[int, ...] | None,
-    effort: Effort,
-) -> list[Candidate]:
-    """Least residual first; at larger sizes only two of them and one of the others."""
-    ranked = sorted(residuals, key=lambda c: residuals[c])
-    widths = choose_widths(x, y, ranked[0].depth, effort.shape(ranked[0].depth, turn), hidden)
-    size = count_parameters((x.shape[1], *widths, y.shape[1]))
-    if len(ranked) <= 3 or size <= effort.all_below:
-        return ranked
-    others = ranked[2:]
-    return [*ranked[:2], others[turn % len(others)]]
+    return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, (), reason)
 
 
 def _sizes(
@@ -215,9 +243,10 @@ def _sizes(
 ) -> Iterator[int]:
     """Numbers of points to try, growing geometrically until the pool or the effort ends."""
     inputs, outputs = pool.x.shape[1], pool.y.shape[1]
-    depth = min(c.depth for c in candidates)
-    narrow = (2,) * depth if hidden is None else widened(hidden)
-    num_points = effort.shape(depth, 1).ratio * count_parameters((inputs, *narrow, outputs)) / outputs
+    least = min(candidates, key=lambda c: c.depth)
+    narrow = (2,) * least.depth if hidden is None else widened(hidden)
+    size = Form.of(least.activation).layout((inputs, *narrow, outputs)).num_parameters
+    num_points = effort.shape(least.depth, 1).ratio * size / outputs
     num_points = max(num_points, 2 * (narrow[-1] + 1), 8)
     while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
@@ -231,22 +260,19 @@ def widened(hidden: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(max(m + 2, int(np.ceil(1.75 * m))) for m in hidden)
 
 
-def count_parameters(sizes: tuple[int, ...]) -> int:
-    return sum((a + 1) * b for a, b in itertools.pairwise(sizes))
-
-
 def choose_widths(
-    x: np.ndarray, y: np.ndarray, depth: int, shape: Shape, hidden: tuple[int, ...] | None = None
+    x: np.ndarray, y: np.ndarray, candidate: Candidate, shape: Shape, hidden: tuple[int, ...] | None = None
 ) -> tuple[int, ...]:
     """The widest student with ``shape.ratio`` residuals per parameter, or the known widths made wider."""
     if hidden is not None:
         return widened(hidden)
     num_points, outputs = y.shape
     affordable = num_points * outputs / shape.ratio
-    widths = (2,) * depth
+    form, widths = Form.of(candidate.activation), (2,) * candidate.depth
     for first in range(2, num_points):
-        trial = tuple(max(2, round(first * shape.aspect**k)) for k in range(depth))
-        if count_parameters((x.shape[1], *trial, outputs)) > affordable or 2 * (trial[-1] + 1) > num_points:
+        trial = tuple(max(2, round(first * shape.aspect**k)) for k in range(candidate.depth))
+        size = form.layout((x.shape[1], *trial, outputs)).num_parameters
+        if size > affordable or 2 * (trial[-1] + 1) > num_points:
             break
         widths = trial
     return widths

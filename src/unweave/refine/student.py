@@ -26,8 +26,24 @@ EXACT = 1e-11
 """Largest relative residual of an exact fit before the polish."""
 PROMISING = 3e-4
 """Relative residual at which a student is in the basin and pruning starts."""
+SIGN_ERROR = 1e-6
+"""Relative error allowed in the identity that the signs of even units solve."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """A fitted student in its standard coordinates."""
+
+    standard: Standard
+    layout: Layout
+    parameters: np.ndarray
+
+    def fresh_residual(self, x: np.ndarray, y: np.ndarray) -> float:
+        """Root mean square residual at other points, relative to the spread of those it was fitted to."""
+        predicted = self.layout.forward(self.parameters, self.standard.inputs(x))
+        return float(np.sqrt(np.mean((predicted - self.standard.outputs(y)) ** 2)))
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,7 @@ class Attempt:
     rms: float
     num_steps: int
     end: str
+    student: Student = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,7 @@ class Recovered:
     rms: float
     minimal: bool
     polished: Polished = field(repr=False)
+    undetermined: tuple[str, ...] = ()
 
 
 def try_student(
@@ -73,7 +91,15 @@ def try_student(
     promising = max(PROMISING, 1.2 * floor)
     settings = Settings(target=promising, max_steps=max_steps, time_limit=deadline - time.monotonic())
     first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
-    attempt = Attempt(activation, widths, len(x), first.rms, first.num_steps, first.end)
+    attempt = Attempt(
+        activation,
+        widths,
+        len(x),
+        first.rms,
+        first.num_steps,
+        first.end,
+        Student(standard, layout, first.parameters),
+    )
     if first.rms > promising:
         return None, attempt
     layout, fit = narrow_down(layout, first, u, v, floor=floor, max_steps=max_steps, deadline=deadline)
@@ -81,16 +107,17 @@ def try_student(
     enough = max(EXACT, 1.2 * floor)
     if fit.rms > enough:
         return None, attempt
-    plain = form.network(layout, fit.parameters)
+    plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * floor))
     if plain is None:
         return None, replace(attempt, end="signs")
-    polished = polish(standard.undo(plain), x, y, noise=noise)
+    polished = polish(standard.undo(plain.network), x, y, noise=noise)
     if polished.rms > enough:
         return None, replace(attempt, rms=polished.rms, end="signs")
     num_free = form.free_per_unit * sum(polished.network.hidden)
     num_free += standard.num_lost * polished.network.hidden[0]
     minimal = polished.null_directions.shape[1] <= num_free
-    return Recovered(polished.network, polished.rms, minimal, polished), attempt
+    found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
+    return found, replace(attempt, rms=polished.rms)
 
 
 def narrow_down(

@@ -1,0 +1,150 @@
+"""In-domain: smooth networks of any depth from ordinary points, queries or samples, nothing far out needed.
+
+Recovers ``f(x) = W_L phi(... phi(W_1 x + b_1) ...) + b_L`` with free norms, vector outputs, more units than
+inputs and unknown widths, depth and activation, from values inside the domain (``refine.overwide``): a
+random student wider than the truth is fitted to all parameters at once, pruned to minimal width, and
+polished. There is no theorem: the method is judged by its result, a residual at the accuracy of the answers
+at minimal width, and the pipeline certifies that on fresh points. Assumes smooth hidden activations among
+the candidates, and that the network bends visibly over the domain. tanh and sigmoid describe the same
+functions and are one candidate; so are all sharpnesses of softplus.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.domains import Ball, Everywhere, Normal
+from unweave.methods.base import Finding, Problem
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.refine.levenberg_marquardt import spread_of
+from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
+
+STAGE = "points in the domain"
+CERTIFICATE_SHARE = 200
+"""Queries left to the certificate when the budget is limited."""
+
+
+class InDomain:
+    """See the module's docstring. ``effort`` holds every bound of the search, ``time_limit`` seconds."""
+
+    name = "in-domain"
+
+    def __init__(self, time_limit: float = 600.0, effort: Effort | None = None):
+        self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Buy points inside the domain, as few as let a student fit."""
+        rng = problem.rng(31)
+        with meter.stage(STAGE):
+            sampler = _choose_sampler(meter, problem, rng)
+
+            def more_points(num_points: int) -> tuple[np.ndarray, np.ndarray]:
+                left = meter.ledger.left
+                share = min(CERTIFICATE_SHARE, left // 5) if np.isfinite(left) else 0
+                num_points = int(min(num_points, left - share))
+                x = meter.snap(sampler(max(num_points, 0)))
+                return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
+
+            pool = Pool(*meter.transcript(STAGE), more_points)
+            return _recover(pool, problem, self.effort)
+
+
+def recover_from_samples(
+    x: np.ndarray, y: np.ndarray, problem: Problem, *, effort: Effort | None = None
+) -> Finding:
+    """The same from samples alone: subsets of the rows serve small students, all rows the final polish."""
+    order = problem.rng(32).permutation(len(x))
+    pool = Pool(np.asarray(x)[order], np.asarray(y).reshape(len(x), -1)[order])
+    return _recover(pool, problem, Effort() if effort is None else effort)
+
+
+def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
+    noise = problem.precision.noise
+    affine = _fit_affine(pool, noise)
+    if affine is not None:
+        return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
+    candidates = _candidates(problem)
+    fit = search(pool, candidates, hidden=problem.hidden, noise=noise, rng=problem.rng(33), effort=effort)
+    details = {
+        "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
+        "num_points": fit.num_points,
+    }
+    alternatives = _residuals(fit)
+    if fit.network is None:
+        return Finding(None, reason=_advise(fit, problem), alternatives=alternatives, details=details)
+    if fit.polished is not None:
+        details["singular_values"] = fit.polished.singular_values
+        details["standard_errors"] = fit.polished.standard_errors
+    undetermined = fit.undetermined
+    if not fit.minimal:
+        undetermined = (*undetermined, "units: one of them could be removed")
+    return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
+
+
+def _candidates(problem: Problem) -> list[Candidate]:
+    """Every activation at every depth allowed, shallow first; tanh and sigmoid are one."""
+    names: list[str] = []
+    for name in problem.activations:
+        twin = {"tanh": "sigmoid", "sigmoid": "tanh"}.get(name)
+        if name not in names and twin not in names:
+            names.append(act.get(name).name)
+    depths = range(1, problem.max_depth + 1) if problem.hidden is None else [len(problem.hidden)]
+    return [Candidate(name, depth) for depth in depths for name in names]
+
+
+def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
+    """Where to ask: in the whole domain when it is small, else in a ball over which the answers bend."""
+    domain, d = meter.domain, meter.input_size
+    reach, radius = domain.reach(d), 2 * np.sqrt(d)
+    if isinstance(domain, Normal) or not (isinstance(domain, Everywhere) or reach > radius):
+        return lambda n: domain.sample(n, d, rng)
+    centre = domain.centre if isinstance(domain, Ball) else None
+    while True:
+        ball = Ball(float(min(radius, reach)), centre)
+        x = ball.sample(2 * (d + 2), d, rng)
+        y = meter.ask(x)
+        bends = _bend(meter.snap(x), y) > max(1e-2, 100 * problem.precision.relative)
+        if bends or ball.radius >= min(reach, 1e6):
+            return lambda n: ball.sample(n, d, rng)
+        radius *= 3
+
+
+def _bend(x: np.ndarray, y: np.ndarray) -> float:
+    """Root mean square deviation from the best affine function, relative to the spread."""
+    design = np.hstack([x, np.ones((len(x), 1))])
+    rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    return float(np.sqrt(np.sum(rest**2) / max(len(x) - design.shape[1], 1) / y.shape[1])) / spread_of(y)
+
+
+def _fit_affine(pool: Pool, noise: float) -> Network | None:
+    """The affine network that explains everything, when there is one."""
+    x, y = pool.take(2 * (pool.x.shape[1] + 2))
+    if len(x) < x.shape[1] + 3:
+        return None
+    design = np.hstack([x, np.ones((len(x), 1))])
+    coefficients = np.linalg.lstsq(design, y, rcond=None)[0].T
+    if _bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
+        return None
+    return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
+
+
+def _residuals(fit: OverwideFit) -> dict[str, float]:
+    """The least residual each activation reached at the largest size it was tried at."""
+    latest: dict[str, dict[int, float]] = defaultdict(dict)
+    for attempt in fit.attempts:
+        at_size = latest[attempt.activation]
+        at_size[attempt.num_points] = min(at_size.get(attempt.num_points, np.inf), attempt.rms)
+    return {name: at_size[max(at_size)] for name, at_size in latest.items()}
+
+
+def _advise(fit: OverwideFit, problem: Problem) -> str:
+    tried = ", ".join(problem.activations)
+    return (
+        f"{fit.reason} (least relative residual {fit.rms:.1e} with {tried}); the true activation or depth "
+        f"may be outside what was tried: name it with activation= or hidden=, or raise the budget"
+    )
