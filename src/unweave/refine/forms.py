@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -64,6 +65,7 @@ class Form:
         return Plain(as_sigmoid(network) if self.activation.name == "sigmoid" else network)
 
 
+@lru_cache
 def even_part(activation: Activation) -> Activation:
     """``even(z) = phi(z) + linear z / 2``, which has no sign."""
     assert activation.reflection is not None

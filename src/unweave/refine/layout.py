@@ -131,7 +131,7 @@ class Layout:
         num_points, num_outputs = h.shape
         sensitivities = self._sensitivities(parameters, slopes, xp)
         if xp is np:
-            jacobian = np.empty((num_points, num_outputs, self.num_parameters))
+            jacobian = np.empty((num_points, num_outputs, self.num_parameters), dtype=h.dtype)
             for layer, delta in enumerate(sensitivities):
                 piece = jacobian[:, :, self.starts[layer] : self.starts[layer + 1]]
                 piece = piece.reshape(num_points, num_outputs, self.sizes[layer + 1], -1, copy=False)

@@ -12,11 +12,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from unweave.network import Network
+from unweave.refine.accelerated import AcceleratedProblem
+from unweave.refine.devices import use_accelerator
 from unweave.refine.layout import Layout
 
 Residual = Callable[[np.ndarray], np.ndarray]
@@ -45,6 +48,10 @@ class Settings:
     patience: int = 4
     """Stop as stationary after this many successive steps that gain less than ``stationary_gain``."""
     stationary_gain: float = 1e-4
+    coarse_damping: float = 1e-4
+    """A float32 Jacobian is used only above this damping ..."""
+    coarse_rms: float = 1e-4
+    """... and above this relative residual."""
     time_limit: float = float("inf")
 
 
@@ -79,6 +86,29 @@ class Fit:
         return self.end == "target"
 
 
+class Expansion(Protocol):
+    """A least-squares problem expanded at one point."""
+
+    loss: float
+
+    def propose(
+        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
+    ) -> tuple[Any, float, float] | None:
+        """The trial point, its loss and the predicted gain; None when the matrix is not positive definite."""
+        ...
+
+
+class Expandable(Protocol):
+    """A least-squares problem; points may live on a device."""
+
+    @property
+    def num_residuals(self) -> int: ...
+
+    def expand(self, theta: Any, coarse: bool) -> Expansion:
+        """Residual and normal equations at ``theta``; ``coarse`` allows a float32 Jacobian."""
+        ...
+
+
 def minimise(
     residual: Residual,
     linearise: Linearise,
@@ -86,51 +116,59 @@ def minimise(
     *,
     scale: float = 1.0,
     settings: Settings | None = None,
+    coarse: Linearise | None = None,
 ) -> Minimum:
-    """Minimise ``|r|`` from ``start``; ``linearise`` returns the residual and its Jacobian at a point."""
+    """Minimise ``|r|`` from ``start``; ``linearise`` returns the residual and its Jacobian at a point.
+
+    ``coarse``, where given, is the same with a float32 Jacobian: faster, and accurate enough while the
+    damping is well above float32 rounding.
+    """
+    start = np.array(start, dtype=np.float64)
+    return descend(HostProblem(residual, linearise, coarse, len(residual(start))), start, scale, settings)
+
+
+def descend(problem: Expandable, start: Any, scale: float, settings: Settings | None = None) -> Minimum:
+    """The loop itself: propose, accept or damp, until target, stall, stationarity, steps or time."""
     s = Settings() if settings is None else settings
     began = time.monotonic()
-    theta = np.array(start, dtype=np.float64)
-    r, jacobian = linearise(theta)
-    num_residuals = max(len(r), 1)
-    loss = float(r @ r)
-    history = [_rms(loss, num_residuals, scale)]
+    theta, num_residuals = start, max(problem.num_residuals, 1)
     damping, growth, quiet = s.damping, 2.0, 0
-    system = _System(jacobian, r)
-    for step in range(1, s.max_steps + 1):
+    here = problem.expand(theta, damping >= s.coarse_damping)
+    history = [_rms(here.loss, num_residuals, scale)]
+
+    def ended(end: str) -> Minimum:
+        return Minimum(np.array(theta, dtype=np.float64), history[-1], len(history) - 1, end, tuple(history))
+
+    for _ in range(s.max_steps):
         if history[-1] <= s.target:
-            return Minimum(theta, history[-1], step - 1, "target", tuple(history))
+            return ended("target")
         if time.monotonic() - began > s.time_limit:
-            return Minimum(theta, history[-1], step - 1, "time", tuple(history))
+            return ended("time")
         if _has_stalled(history, s):
-            return Minimum(theta, history[-1], step - 1, "stalled", tuple(history))
-        if not system.factor(damping):
+            return ended("stalled")
+        proposal = here.propose(
+            damping, geodesic=s.geodesic, difference=s.difference, longest_bend=s.longest_bend
+        )
+        if proposal is None:
             damping, growth = damping * 4, 2.0
             history.append(history[-1])
             continue
-        v = system.solve(-r)
-        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(theta)))
-        if length > reach:
-            v *= reach / length
-        predicted = float(v @ (damping * system.unit * v - system.gradient))
-        trial, trial_loss = _step(residual, system, theta, r, v, s)
-        ratio = (loss - trial_loss) / max(predicted, 1e-300) if np.isfinite(trial_loss) else -1.0
-        if trial_loss < loss:
-            gain = 1.0 - np.sqrt(trial_loss / loss)
-            theta = trial
-            r, jacobian = linearise(theta)
-            loss = float(r @ r)
-            system = _System(jacobian, r)
+        trial, loss, predicted = proposal
+        if loss < here.loss:
+            gain = 1.0 - np.sqrt(loss / here.loss)
+            ratio = (here.loss - loss) / max(predicted, 1e-300)
             damping = max(damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), 1e-14)
             growth = 2.0
             quiet = quiet + 1 if gain < s.stationary_gain else 0
+            rough = damping >= s.coarse_damping and _rms(loss, num_residuals, scale) >= s.coarse_rms
+            theta, here = trial, problem.expand(trial, rough)
         else:
             damping, growth, quiet = damping * growth, growth * 2, quiet + 1
-        history.append(_rms(loss, num_residuals, scale))
-        if history[-1] > s.target and ((quiet >= s.patience and damping < 1e-3) or quiet >= 3 * s.patience):
-            return Minimum(theta, history[-1], step, "stationary", tuple(history))
-    end = "target" if history[-1] <= s.target else "steps"
-    return Minimum(theta, history[-1], s.max_steps, end, tuple(history))
+        history.append(_rms(here.loss, num_residuals, scale))
+        settled = (quiet >= s.patience and damping < 1e-3) or quiet >= 3 * s.patience
+        if history[-1] > s.target and settled:
+            return ended("stationary")
+    return ended("target" if history[-1] <= s.target else "steps")
 
 
 def fit_network(network: Network, x: np.ndarray, y: np.ndarray, *, settings: Settings | None = None) -> Fit:
@@ -145,6 +183,9 @@ def fit_layout(
 ) -> Minimum:
     """Fit the parameters of a layout from ``start``; residuals are relative to the spread of ``y``."""
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
+    scale = spread_of(target)
+    if use_accelerator(target.size, layout.num_parameters):
+        return descend(AcceleratedProblem(layout, x, target), np.asarray(start), scale, settings)
 
     def residual(theta: np.ndarray) -> np.ndarray:
         return (layout.forward(theta, x) - target).ravel()
@@ -153,8 +194,13 @@ def fit_layout(
         outputs, jacobian = layout.linearise(theta, x)
         return (outputs - target).ravel(), jacobian
 
+    single = x.astype(np.float32)
+
+    def coarse(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return residual(theta), layout.linearise(theta.astype(np.float32), single)[1]
+
     with np.errstate(over="ignore", invalid="ignore"):
-        return minimise(residual, linearise, start, scale=spread_of(target), settings=settings)
+        return minimise(residual, linearise, start, scale=scale, settings=settings, coarse=coarse)
 
 
 def spread_of(y: np.ndarray) -> float:
@@ -163,53 +209,69 @@ def spread_of(y: np.ndarray) -> float:
     return spread if spread > 0 else 1.0
 
 
-class _System:
+class HostProblem:
+    """A problem given by functions, solved with LAPACK."""
+
+    def __init__(
+        self, residual: Residual, linearise: Linearise, coarse: Linearise | None, num_residuals: int
+    ):
+        self._residual, self._linearise, self._coarse = residual, linearise, coarse
+        self.num_residuals = num_residuals
+
+    def expand(self, theta: np.ndarray, coarse: bool) -> HostExpansion:
+        rough = self._coarse if coarse else None
+        return HostExpansion(self._residual, theta, *(self._linearise if rough is None else rough)(theta))
+
+
+class HostExpansion:
     """The damped normal equations at one point, primal or dual, whichever is smaller."""
 
-    def __init__(self, jacobian: np.ndarray, r: np.ndarray):
-        self._jacobian = jacobian
+    def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray, jacobian: np.ndarray):
+        self._residual, self._theta, self._r, self._jacobian = residual, theta, r, jacobian
         self._dual = jacobian.shape[1] > jacobian.shape[0]
         self._matrix = jacobian @ jacobian.T if self._dual else jacobian.T @ jacobian
-        self.gradient = jacobian.T @ r
-        self.unit = max(float(np.trace(self._matrix)) / jacobian.shape[1], 1e-300)
-        self._cholesky: tuple[np.ndarray, bool] | None = None
+        self._gradient = self._double(jacobian.T @ self._single(r))
+        self._unit = max(float(np.trace(self._matrix)) / jacobian.shape[1], 1e-300)
+        self.loss = float(r @ r)
 
-    def factor(self, damping: float) -> bool:
-        """Prepare ``J'J + damping unit I``; False when it is not positive definite to rounding."""
+    def propose(
+        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
+    ) -> tuple[np.ndarray, float, float] | None:
         matrix = self._matrix.copy(order="F")
-        matrix[np.diag_indices_from(matrix)] += damping * self.unit
+        matrix[np.diag_indices_from(matrix)] += damping * self._unit
         try:
-            self._cholesky = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+            factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
-            return False
-        return True
+            return None
+        v = -self._solve(factor, self._r)
+        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(self._theta)))
+        if length > reach:
+            v *= reach / length
+        predicted = float(v @ (damping * self._unit * v - self._gradient))
+        trial = self._theta + v
+        if geodesic:
+            moved = (self._residual(self._theta + difference * v) - self._r) / difference
+            curvature = (2 / difference) * (moved - self._double(self._jacobian @ self._single(v)))
+            if np.all(np.isfinite(curvature)):
+                bend = -self._solve(factor, curvature)
+                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
+                    trial = trial + 0.5 * bend
+        after = self._residual(trial)
+        loss = float(after @ after)
+        return trial, loss if np.isfinite(loss) else float("inf"), predicted
 
-    def solve(self, b: np.ndarray) -> np.ndarray:
+    def _solve(self, factor: tuple[np.ndarray, bool], b: np.ndarray) -> np.ndarray:
         """``(J'J + damping unit I)^-1 J' b``."""
-        assert self._cholesky is not None
+        b = self._single(b)
         if self._dual:
-            return self._jacobian.T @ cho_solve(self._cholesky, b, check_finite=False)
-        return cho_solve(self._cholesky, self._jacobian.T @ b, check_finite=False)
+            return self._double(self._jacobian.T @ cho_solve(factor, b, check_finite=False))
+        return self._double(cho_solve(factor, self._jacobian.T @ b, check_finite=False))
 
-    def along(self, v: np.ndarray) -> np.ndarray:
-        return self._jacobian @ v
+    def _single(self, b: np.ndarray) -> np.ndarray:
+        return b.astype(self._jacobian.dtype, copy=False)
 
-
-def _step(
-    residual: Residual, system: _System, theta: np.ndarray, r: np.ndarray, v: np.ndarray, s: Settings
-) -> tuple[np.ndarray, float]:
-    """The trial point, bent by the second-order correction where that correction is trustworthy."""
-    trial = theta + v
-    if s.geodesic:
-        h = s.difference
-        curvature = (2 / h) * ((residual(theta + h * v) - r) / h - system.along(v))
-        if np.all(np.isfinite(curvature)):
-            bend = system.solve(-curvature)
-            if np.linalg.norm(bend) < s.longest_bend * np.linalg.norm(v):
-                trial = trial + 0.5 * bend
-    after = residual(trial)
-    loss = float(after @ after)
-    return trial, loss if np.isfinite(loss) else float("inf")
+    def _double(self, b: np.ndarray) -> np.ndarray:
+        return b.astype(np.float64, copy=False)
 
 
 def _has_stalled(history: list[float], s: Settings) -> bool:
