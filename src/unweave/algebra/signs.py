@@ -135,7 +135,9 @@ def _meet_in_the_middle(equations: np.ndarray, right: np.ndarray, error: float) 
     for j in np.flatnonzero(stop > start):
         left = order[start[j] : stop[j]]
         num_tried += len(left)
-        signs = np.hstack([_signs_of(left, half), np.repeat(_signs_of(np.array([j]), m - half), len(left), axis=0)])
+        signs = np.hstack(
+            [_signs_of(left, half), np.repeat(_signs_of(np.array([j]), m - half), len(left), axis=0)]
+        )
         miss = np.max(np.abs(signs @ equations.T - right), axis=1)
         found.extend(signs[miss <= 2 * error * np.sqrt(rank) + slack])
         if len(found) > 4096 or num_tried > 5_000_000:

@@ -16,22 +16,16 @@ import numpy as np
 
 from unweave.algebra.signs import needs_lattice
 from unweave.methods.base import Finding, Problem
-from unweave.methods.relu_ridges import (
-    RidgeSum,
-    add_planes,
-    distinct_planes,
-    fit_affine_part,
-    plane_errors,
-    remeasure,
-    same_plane,
-)
+from unweave.methods.relu_ridges import RidgeSum, add_planes, distinct_planes, fit_affine_part
+from unweave.methods.relu_rough import find_ridges_roughly
+from unweave.methods.relu_search import find_ridges, sharpen
 from unweave.methods.relu_sides import orient_units
 from unweave.oracles.meter import Meter
-from unweave.probes.cells import Pieces, join_pieces, measure_pieces
+from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
-from unweave.probes.planes import join_planes, measure_planes
+from unweave.probes.planes import measure_planes
 
 
 @dataclass(frozen=True)
@@ -46,23 +40,33 @@ class ReluLines:
         rng = problem.rng(41)
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
-            sum_of_ridges, pieces = find_ridges(inquiry, rng)
-        with meter.stage("remeasured units"):
-            sum_of_ridges, pieces = sharpen(inquiry, sum_of_ridges, pieces, rng)
+        if inquiry.coarse:
+            ridges, pieces, fits = find_ridges_roughly(inquiry, rng)
+            if not fits:
+                return Finding(
+                    None,
+                    reason="answers are too rough to tell all kinks apart; ask a float64 version of the model, or the "
+                    "model has more than one hidden layer",
+                )
+        else:
+            with meter.stage("lines"):
+                ridges, pieces = find_ridges(inquiry, rng)
+            with meter.stage("remeasured units"):
+                ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
         with meter.stage("unexplained kinks"):
-            sum_of_ridges, pieces, clean = self._explain(inquiry, sum_of_ridges, pieces, rng)
+            ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
         if not clean:
             return Finding(
                 None,
                 reason="kinks remain that no hyperplane explains: the model has more than one hidden layer of relu "
                 "units, or is not piecewise linear; try method='relu-layers'",
             )
-        if needs_lattice(len(sum_of_ridges.planes), sum_of_ridges.gradient.size):
+        if needs_lattice(len(ridges.planes), ridges.gradient.size):
             with meter.stage("remeasured units"):
-                sum_of_ridges, pieces = sharpen(
-                    inquiry, sum_of_ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
+                ridges, pieces = sharpen(
+                    inquiry, ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
                 )
-        return orient_units(sum_of_ridges, inquiry, problem)
+        return orient_units(ridges, inquiry, problem)
 
     def _explain(
         self, inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator
@@ -94,50 +98,6 @@ class ReluLines:
                 return model, pieces, False
             model, pieces = sharpen(inquiry, model, pieces, rng)
         return model, pieces, False
-
-
-def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, Pieces]:
-    """The planes crossed by one random line, and the affine pieces between them."""
-    lines = draw_lines(inquiry.meter.domain, 1, inquiry.input_size, rng)
-    kinks = find_kinks(inquiry, lines)
-    planes, pieces = measure_planes(inquiry, lines, kinks, rng)
-    if not pieces.valid.any():
-        middle = (np.maximum(lines.low, -lines.scale) + np.minimum(lines.high, lines.scale)) / 2
-        pieces = measure_pieces(inquiry, lines.points(np.array([0]), middle), lines.scale / 10, rng)
-    if not pieces.valid.any():
-        d, k = inquiry.input_size, inquiry.output_size
-        return RidgeSum(planes, np.zeros((k, d)), np.zeros(k)), pieces
-    return fit_affine_part(distinct_planes(planes), pieces), pieces
-
-
-def sharpen(
-    inquiry: Inquiry,
-    model: RidgeSum,
-    pieces: Pieces,
-    rng: np.random.Generator,
-    *,
-    target: float = 1e-10,
-    share: float = 1 / 3,
-    num_candidates: int = 96,
-) -> tuple[RidgeSum, Pieces]:
-    """Measure the units of low accuracy again at places where the other planes leave room, in two passes."""
-    target = max(target, 30 * inquiry.relative)
-    planes = model.planes
-    for _ in range(2):
-        errors = plane_errors(planes)
-        which = np.argsort(-errors)
-        which = which[errors[which] > target][: 3 + int(np.ceil(share * len(planes)))]
-        if not len(which):
-            break
-        fresh_planes, fresh_pieces = remeasure(inquiry, model, which, rng, num_candidates)
-        for i in range(len(fresh_planes)):
-            fresh = fresh_planes.take([i])
-            same = same_plane(planes, fresh)
-            if same is not None and plane_errors(fresh)[0] < plane_errors(planes)[same]:
-                planes = join_planes([planes.take(np.arange(len(planes)) != same), fresh])
-        pieces = join_pieces(pieces, fresh_pieces)
-        model = fit_affine_part(planes, pieces)
-    return model, pieces
 
 
 def _some(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray | None:

@@ -56,7 +56,9 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
         assert solution.signs is not None
         slope = _short((ratio - 1) / (ratio + 1), 1e-9)
         network = _assemble(model, solution.signs, slope)
-        return Finding(network, warnings=warnings, undetermined=_open_sides(solution), details=_details(model))
+        return Finding(
+            network, warnings=warnings, undetermined=_open_sides(solution), details=_details(model)
+        )
     return _with_linear_rest(model, half, tilt, inquiry, warnings)
 
 
@@ -144,7 +146,11 @@ def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: t
     columns = np.hstack([base.weights[1], sides, -sides])
     biases = np.concatenate([base.biases[0], np.zeros(2 * rank)])
     network = Network([rows, columns], [biases, base.biases[1]], ["relu", "identity"])
-    where = "" if np.isinf(inquiry.meter.domain.reach(inquiry.input_size)) else ", or units always active in the domain"
+    where = (
+        ""
+        if np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
+        else ", or units always active in the domain"
+    )
     return Finding(
         network,
         reason="the function contains a linear term, so the sides of its units are not determined by it",
@@ -153,7 +159,8 @@ def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: t
             f"a linear term remains (a skip connection{where}); it is written as {rank} pairs relu(t) - relu(-t)",
         ),
         undetermined=tuple(
-            f"layer 1, unit {i}: the side it is active on (the linear term absorbs it)" for i in range(len(planes))
+            f"layer 1, unit {i}: the side it is active on (the linear term absorbs it)"
+            for i in range(len(planes))
         ),
         details=_details(model),
     )

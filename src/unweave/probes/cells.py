@@ -61,7 +61,9 @@ def measure_pieces(
     for _ in range(max_tries):
         if not len(pending):
             break
-        steps[pending] = _try_steps(inquiry, centres[pending], values[pending], bars[pending], steps[pending], rng)
+        steps[pending] = _try_steps(
+            inquiry, centres[pending], values[pending], bars[pending], steps[pending], rng
+        )
         pending = pending[steps[pending] > 0]
         failed = []
         for rows in np.array_split(pending, max(1, len(pending) * (d + 1) * d // MAX_NUMBERS)):
@@ -99,7 +101,9 @@ def _try_steps(inquiry: Inquiry, centres, values, bars, steps, rng, max_tries: i
 def _differences(inquiry: Inquiry, centres, values, bars, steps, rng):
     """Forward differences along every coordinate, and whether a random combination of them agrees."""
     num, d = centres.shape
-    moves = _within(inquiry, np.repeat(centres, d, axis=0), (steps[:, None, None] * np.eye(d)).reshape(num * d, d))
+    moves = _within(
+        inquiry, np.repeat(centres, d, axis=0), (steps[:, None, None] * np.eye(d)).reshape(num * d, d)
+    )
     there = inquiry.meter.snap(np.repeat(centres, d, axis=0) + moves)
     signs = rng.choice([-1.0, 1.0], size=(num, d)) / np.sqrt(d)
     check = inquiry.meter.snap(centres + _within(inquiry, centres, steps[:, None] * signs))
@@ -111,7 +115,11 @@ def _differences(inquiry: Inquiry, centres, values, bars, steps, rng):
     errors = 1.5 * bar / np.abs(run).min(axis=1)
     predicted = values + np.einsum("nkd,nd->nk", gradients, check - centres)
     miss = np.max(np.abs(predicted - answers[num * d :]), axis=1)
-    return gradients, errors, miss <= SAFETY * (bar + their_bars[num * d :] + errors * np.abs(run).max(axis=1))
+    return (
+        gradients,
+        errors,
+        miss <= SAFETY * (bar + their_bars[num * d :] + errors * np.abs(run).max(axis=1)),
+    )
 
 
 def _within(inquiry: Inquiry, centres: np.ndarray, moves: np.ndarray) -> np.ndarray:

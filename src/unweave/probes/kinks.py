@@ -104,7 +104,9 @@ def _start(lines: Lines, ask, num_nodes: int, fraction: float) -> list[_Interval
     numbers, parameters = [], []
     for line in range(len(lines)):
         scale = lines.scale[line]
-        angles = np.linspace(np.arctan(lines.low[line] / scale), np.arctan(lines.high[line] / scale), num_nodes)
+        angles = np.linspace(
+            np.arctan(lines.low[line] / scale), np.arctan(lines.high[line] / scale), num_nodes
+        )
         nodes = scale * np.tan(angles)
         nodes[0], nodes[-1] = lines.low[line], lines.high[line]
         gaps = np.diff(nodes)
@@ -162,13 +164,18 @@ def _meet(left: _Tangent, right: _Tangent) -> float | None:
     return float((left.at(0.0) - right.at(0.0)) @ bend / size)
 
 
-def _digest(interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found) -> list[_Interval]:
+def _digest(
+    interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found
+) -> list[_Interval]:
     """What is left of an interval after its questions were answered."""
     left, right, depth = interval.left, interval.right, interval.depth + 1
     if interval.meeting is not None:
         t = interval.meeting
         allowed = SAFETY * (left.error(t) + right.error(t) + bars[0])
-        if np.max(np.abs(left.at(t) - values[0])) <= allowed and np.max(np.abs(right.at(t) - values[0])) <= allowed:
+        if (
+            np.max(np.abs(left.at(t) - values[0])) <= allowed
+            and np.max(np.abs(right.at(t) - values[0])) <= allowed
+        ):
             found[interval.line].append(t)
             return []
         unknown = _Tangent(t, values[0], left.slope, interval.length, float(bars[0]), np.inf)

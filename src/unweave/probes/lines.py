@@ -39,7 +39,11 @@ class Lines:
 
 
 def draw_lines(
-    domain: Domain, num_lines: int, input_size: int, rng: np.random.Generator, through: np.ndarray | None = None
+    domain: Domain,
+    num_lines: int,
+    input_size: int,
+    rng: np.random.Generator,
+    through: np.ndarray | None = None,
 ) -> Lines:
     """Random lines, clipped to the domain; with ``through`` each passes through that point of its own."""
     origins = domain.sample(num_lines, input_size, rng) if through is None else through

@@ -43,7 +43,9 @@ class Planes:
 
 def join_planes(parts: list[Planes]) -> Planes:
     """All planes of ``parts`` in one value."""
-    columns = [[getattr(p, name) for p in parts] for name in ("normals", "offsets", "jumps", "errors", "points")]
+    columns = [
+        [getattr(p, name) for p in parts] for name in ("normals", "offsets", "jumps", "errors", "points")
+    ]
     return Planes(*(np.concatenate(column) for column in columns))
 
 
