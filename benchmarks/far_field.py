@@ -1,7 +1,7 @@
 """Far field against its figures: the class of Fornasier et al., random real networks, trained regressors.
 
     python benchmarks/far_field.py --quick           a few trials a cell, about two minutes
-    python benchmarks/far_field.py                   100 / 40 / 20 / 10 trials a scenario, 20 a random network, 10 a trained one
+    python benchmarks/far_field.py                   100 / 40 / 20 / 10 trials a scenario, 20 and 10 a network
 
 Every line states its number of trials. *Complete* means every parameter to 1e-9 relative after alignment; a trial
 that says "identified" with a larger error counts as a false claim. Queries include precision and certificate.
@@ -72,7 +72,9 @@ def random_cells(count: int, first_seed: int) -> None:
     print("Random networks with free norms, biases and output weights:")
     for sizes in ((10, 16, 1), (10, 64, 1), (20, 10, 4, 1), (10, 16, 8, 3), (10, 30, 10, 3), (30, 20, 8, 1)):
         for activation in ("tanh", "sigmoid", "erf"):
-            trials = [run(random_mlp(sizes, activation, first_seed + s), first_seed + s) for s in range(count)]
+            trials = [
+                run(random_mlp(sizes, activation, first_seed + s), first_seed + s) for s in range(count)
+            ]
             show(f"  {'-'.join(map(str, sizes))} {activation}", trials)
 
 
@@ -83,14 +85,19 @@ def trained_cells(count: int, first_seed: int) -> None:
             for width in (16, 30):
                 for solver in ("adam", "lbfgs"):
                     trials = [
-                        run(trained_regressor(data, activation, (width,), solver, first_seed + s), first_seed + s)
+                        run(
+                            trained_regressor(data, activation, (width,), solver, first_seed + s),
+                            first_seed + s,
+                        )
                         for s in range(count)
                     ]
                     show(f"  {data} {activation} {width} {solver}", trials)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", choices=("paper", "random", "trained"))
     parser.add_argument("--first-seed", type=int, default=1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,7 +21,9 @@ def paper_network(m0: int, m1: int, geometry: str, activation: str, seed: int) -
     first, second = _columns(m0, m0, geometry, rng), _columns(m0, m1, geometry, rng)
     theta, tau = 0.1 * rng.standard_normal(m0), 0.1 * rng.standard_normal(m1)
     if activation == "tanh":
-        return Network([first.T, second.T, np.ones((1, m1))], [theta, tau, [0.0]], ["tanh", "tanh", "identity"])
+        return Network(
+            [first.T, second.T, np.ones((1, m1))], [theta, tau, [0.0]], ["tanh", "tanh", "identity"]
+        )
     # sigmoid - 1/2 in both layers: the halves go into the next biases
     shift = tau - second.sum(axis=0) / 2
     weights = [first.T, second.T, np.ones((1, m1))]
@@ -33,7 +36,7 @@ def random_mlp(sizes: Sequence[int], activation: str, seed: int) -> Network:
     gain = 2.0 if activation == "sigmoid" else 1.0
     last = len(sizes) - 2
     weights, biases = [], []
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         rows = rng.standard_normal((fan_out, fan_in))
         rows *= rng.uniform(0.7, 1.6, size=(fan_out, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
         weights.append(rows * (np.sqrt(fan_in) if i == last else gain))

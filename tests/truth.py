@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,7 +22,7 @@ def random_network(
     weights, biases = [], []
     last = len(sizes) - 2
     gain = 2.0 if activation == "sigmoid" else 1.0
-    for i, (fan_in, fan_out) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for i, (fan_in, fan_out) in enumerate(pairwise(sizes)):
         rows = rng.standard_normal((fan_out, fan_in))
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         rows *= rng.uniform(*norms, size=(fan_out, 1)) * (1.0 if i == last else gain)

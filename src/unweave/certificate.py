@@ -8,8 +8,8 @@ a hyperplane, even the model's own rounding moves the answer by that much times 
 *What follows.* If all n points drawn from the domain agree, then with 95 % confidence the fraction of the domain
 where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
 
-*Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter at the
-measured noise level. Units whose parameters it does not determine are named.
+*Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter
+at the measured noise level. Units whose parameters it does not determine are named.
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class Certificate:
     def agrees(self) -> bool:
         """Whether every fresh answer was reproduced to the accuracy of the answers."""
         return self.max_relative_error <= self.tolerance
+
+    @property
+    def complete(self) -> bool:
+        """Whether there were as many fresh queries as a claim needs."""
+        return self.num_points >= NUM_POINTS
 
     def to_dict(self) -> dict[str, Any]:
         return {**asdict(self), "undetermined": list(self.undetermined)}

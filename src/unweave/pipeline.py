@@ -1,6 +1,6 @@
 """identify: from anything that answers f(x) to its weights, one call a stage.
 
-    resolve -> meter -> precision -> growth -> choose -> recover -> certify -> Identification
+resolve -> meter -> precision -> growth -> choose -> recover -> certify -> Identification
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ import numpy as np
 from unweave import activations as act
 from unweave.certificate import Certificate, active_points, certify
 from unweave.domains import Domain
+from unweave.engine import one_thread
 from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
 from unweave.methods.base import Finding, Problem
-from unweave.methods.choose import Choice, choose
+from unweave.methods.choose import Choice, Traits, choose
 from unweave.network import Network
 from unweave.oracles.meter import Meter, Progress
 from unweave.oracles.precision import Precision, measure_precision
 from unweave.oracles.resolve import num_probes, resolve
 from unweave.probes.growth import Growth, observe_growth
+from unweave.probes.piecewise_linear import is_piecewise_linear
 from unweave.refine.weighted import weighted_polish
 from unweave.result import Identification
 
@@ -81,8 +83,8 @@ def identify(
     widths = _check_widths(hidden)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     meter = Meter(oracle, domain=domain, budget=budget, progress=progress)
-    run = _Run(meter, activation, widths, method, seed)
-    found = run.identify()
+    with one_thread():
+        found = _Run(meter, activation, widths, method, seed).identify()
     found = replace(
         found,
         ledger=meter.ledger,
@@ -113,13 +115,15 @@ class _Run:
             precision = measure_precision(self.meter, self._rng(1))
             growth = observe_growth(self.meter, precision, self._rng(2))
             if growth is Growth.CONSTANT:
-                return _nothing("the answers are the same everywhere: a constant has no units to find", precision)
+                return _nothing(
+                    "the answers are the same everywhere: a constant has no units to find", precision
+                )
             choices = self._choose(precision, growth)
             for choice in choices:
                 found = self._try(choice, precision)
                 if best is None or _rank(found) > _rank(best):
                     best = found
-                if best.identified:
+                if best.identified or best.details.get("conclusive") or self.meter.ledger.left == 0:
                     break
         except BudgetSpent as error:
             if best is None:
@@ -135,8 +139,14 @@ class _Run:
         return np.random.default_rng([self.seed, purpose])
 
     def _choose(self, precision: Precision, growth: Growth) -> list[Choice]:
+        """Look at what the choice depends on, asking no more than it needs."""
+        piecewise_linear = False
+        undecided = self.method == "auto" and self.activation == "auto"
+        if undecided and growth in (Growth.LINEAR, Growth.UNSEEN):
+            piecewise_linear = is_piecewise_linear(self.meter, precision, self._rng(6))
         reach = self.meter.domain.reach(self.meter.input_size)
-        return choose(self.method, self.activation, growth, reach, precision.kind == "float64", False)
+        traits = Traits(growth, reach, precision.kind == "float64", piecewise_linear)
+        return choose(self.method, self.activation, traits)
 
     def _try(self, choice: Choice, precision: Precision) -> Identification:
         problem = Problem(choice.activations, self.hidden, precision, self.seed)
@@ -150,7 +160,7 @@ class _Run:
             undetermined=finding.undetermined,
             alternatives=finding.alternatives,
             precision=precision,
-            details=finding.details,
+            details={**finding.details, "conclusive": True} if finding.conclusive else finding.details,
         )
         if finding.network is None:
             return base
@@ -163,9 +173,13 @@ class _Run:
         network = None if outcome is Outcome.NOT_IDENTIFIED else network
         undetermined = (*finding.undetermined, *certificate.undetermined)
         return replace(
-            base, outcome=outcome, reason=reason, network=network, certificate=certificate, undetermined=undetermined
+            base,
+            outcome=outcome,
+            reason=reason,
+            network=network,
+            certificate=certificate,
+            undetermined=undetermined,
         )
-
 
     def _sharpen(self, network: Network, precision: Precision) -> Network:
         """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
@@ -185,6 +199,9 @@ def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
         )
         partly = certificate.max_relative_error <= PARTLY
         return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), f"{finding.reason} {reason}".strip()
+    if not certificate.complete:
+        reason = f"the budget left only {certificate.num_points} fresh queries for the certificate; raise the budget"
+        return Outcome.PARTLY, reason
     if finding.undetermined or certificate.undetermined:
         count = len(finding.undetermined) + len(certificate.undetermined)
         reason = f"the function is recovered, but {count} of its parts are not determined by the answers"

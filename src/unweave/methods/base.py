@@ -41,6 +41,8 @@ class Finding:
     network: Network | None
     reason: str = ""
     """Why there is no network, or why parts of it are not determined; with what would help."""
+    conclusive: bool = False
+    """Without a network: whether the reason rules out every other method too."""
     warnings: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     """Parts of the network that are known not to be determined, in words ("layer 1, unit 3: sign")."""

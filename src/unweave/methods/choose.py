@@ -7,12 +7,23 @@ preference: when one method finds nothing that passes the certificate, the next 
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 
+from unweave import activations as act
 from unweave.errors import InputError
 from unweave.methods.base import Method
-from unweave.methods.far_field import NEAREST, FarField
+from unweave.methods.far_field import NEAREST
 from unweave.probes.growth import Growth
+
+METHODS = {
+    "far-field": ("far_field", "FarField"),
+    "hessian-span": ("hessian_span", "HessianSpan"),
+    "in-domain": ("in_domain", "InDomain"),
+    "relu-lines": ("relu_lines", "ReluLines"),
+    "ridge": ("ridge", "Ridge"),
+}
+"""Every method by name: the module it lives in and its class, imported when it is chosen."""
 
 SATURATING = ("tanh", "sigmoid", "erf")
 PIECEWISE_LINEAR = ("relu", "leaky_relu")
@@ -28,41 +39,66 @@ class Choice:
     reason: str
 
 
-def candidates(activation: str, growth: Growth) -> tuple[str, ...]:
-    """Hidden activations to consider: the one named, or those that grow as observed."""
-    if activation != "auto":
-        return (activation,)
-    if growth is Growth.SATURATING:
-        return ("tanh", "erf")
-    if growth is Growth.LINEAR:
-        return (*PIECEWISE_LINEAR, *RELU_LIKE)
-    return ("tanh", "erf", *RELU_LIKE)
+@dataclass(frozen=True)
+class Traits:
+    """What was measured before any method ran."""
+
+    growth: Growth
+    reach: float
+    """Radius of the largest ball around the origin inside the domain."""
+    exact: bool
+    """The answers carry float64 rounding only."""
+    piecewise_linear: bool
 
 
-def choose(
-    method: str, activation: str, growth: Growth, reach: float, exact: bool, piecewise_linear: bool
-) -> list[Choice]:
-    """Methods to try, in order. ``exact`` says that the answers carry float64 rounding only."""
-    names = candidates(activation, growth)
-    saturating = tuple(a for a in names if a in SATURATING)
-    table = {
-        "far-field": lambda why: Choice(FarField(), saturating or names, why),
-        **_optional_methods(names),
-    }
+def choose(method: str, activation: str, traits: Traits) -> list[Choice]:
+    """Methods to try, in order, each with its reason."""
     if method != "auto":
-        if method not in table:
-            raise InputError(f"unknown method {method!r}; known: auto, {', '.join(sorted(table))}")
-        return [table[method]("asked for")]
-    if piecewise_linear and "relu-lines" in table:
-        return [table["relu-lines"]("the answers are piecewise linear")]
+        if method not in METHODS:
+            raise InputError(f"unknown method {method!r}; known: auto, {', '.join(sorted(METHODS))}")
+        return [_choice(method, _candidates(method, activation), "asked for")]
+    if _wants_lines(activation, traits):
+        why = (
+            "the answers are piecewise linear"
+            if traits.piecewise_linear
+            else f"the activation is {activation}"
+        )
+        return [
+            _choice(name, _candidates(name, activation), why) for name in METHODS if name.startswith("relu")
+        ]
     chosen = []
-    if saturating and growth in (Growth.SATURATING, Growth.UNSEEN) and reach >= NEAREST and exact:
-        chosen.append(table["far-field"](f"{growth} and are exact"))
-    if "in-domain" in table:
-        why = str(growth) if exact else "the answers are not exact to float64 rounding"
-        chosen.append(table["in-domain"](f"{why}; far field found nothing" if chosen else why))
+    may_saturate = activation in ("auto", *SATURATING)
+    levels_off = traits.growth in (Growth.SATURATING, Growth.UNSEEN)
+    if may_saturate and levels_off and traits.reach >= NEAREST and traits.exact:
+        chosen.append(
+            _choice("far-field", _candidates("far-field", activation), f"{traits.growth} and are exact")
+        )
+    candidates = _candidates("in-domain", activation)
+    if activation == "auto" and traits.growth is Growth.SATURATING:
+        candidates = ("tanh", "erf")
+    elif activation == "auto" and traits.growth is Growth.LINEAR:
+        candidates = RELU_LIKE
+    why = str(traits.growth) if traits.exact else f"{traits.growth}; they are not exact to float64 rounding"
+    chosen.append(_choice("in-domain", candidates, f"{why}; far field did not settle it" if chosen else why))
     return chosen
 
 
-def _optional_methods(names: tuple[str, ...]) -> dict:
-    return {}
+def _wants_lines(activation: str, traits: Traits) -> bool:
+    if activation != "auto":
+        return act.get(activation).name.startswith(PIECEWISE_LINEAR)
+    return traits.piecewise_linear
+
+
+def _candidates(method: str, activation: str) -> tuple[str, ...]:
+    """Hidden activations to consider: the one named, or those the method serves."""
+    if activation != "auto":
+        return (activation,)
+    if method == "far-field":
+        return ("tanh", "erf")
+    return PIECEWISE_LINEAR if method.startswith("relu") else ("tanh", "erf", *RELU_LIKE)
+
+
+def _choice(name: str, activations: tuple[str, ...], reason: str) -> Choice:
+    module, cls = METHODS[name]
+    method = getattr(importlib.import_module(f"unweave.methods.{module}"), cls)()
+    return Choice(method, activations, reason)

@@ -64,7 +64,9 @@ class FarField:
             return Finding(None, "far field needs at least two inputs; use method='in-domain'")
         reach = meter.domain.reach(meter.input_size)
         if reach < NEAREST:
-            return Finding(None, f"far field needs a domain of radius {NEAREST:g} or more; use method='in-domain'")
+            return Finding(
+                None, f"far field needs a domain of radius {NEAREST:g} or more; use method='in-domain'"
+            )
         deadline = time.monotonic() + self.time_limit
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
@@ -116,13 +118,16 @@ class _Run:
         self.num_units = len(crossings)
         if not crossings:
             self.hopeless = True
-            return Finding(None, "the answers do not change along a circle of radius 1e6: a constant far field")
+            return Finding(
+                None, "the answers do not change along a circle of radius 1e6: a constant far field"
+            )
         if any(c.width == 0 for c in crossings):
             self.hopeless = True
             return Finding(
                 None,
                 "the answers jump instead of passing smoothly: step units, a decision tree or rounding, "
                 "not a smooth saturating network",
+                conclusive=True,
             )
         self._choose_activation(circle, crossings)
         deep = not self._looks_affine(circle, crossings)
@@ -138,7 +143,9 @@ class _Run:
 
     def _crossings(self, circle: Circle) -> list[Crossing]:
         with self.meter.stage("circle"):
-            return find_crossings(self.meter.ask, circle, self.radius, self.activation, tolerance=self.tolerance)
+            return find_crossings(
+                self.meter.ask, circle, self.radius, self.activation, tolerance=self.tolerance
+            )
 
     def _choose_activation(self, circle: Circle, crossings: list[Crossing]) -> None:
         """tanh approaches its limit exponentially, erf as a Gaussian: three points in one tail tell."""
@@ -178,7 +185,9 @@ class _Run:
         pending = list(range(len(crossings)))
         for attempt in range(4):
             # a large bias elsewhere can leave another unit unsaturated: look again from further out
-            radii = np.minimum(6.0**attempt * choose_radii(crossings, self.activation, self.farthest), self.farthest)
+            radii = np.minimum(
+                6.0**attempt * choose_radii(crossings, self.activation, self.farthest), self.farthest
+            )
             chosen = [crossings[i] for i in pending]
             with meter.stage("rows"):
                 readings = read_crossings(
@@ -197,7 +206,9 @@ class _Run:
                 break
             with meter.stage("circle"):
                 pieces = [
-                    split_overlap(meter.ask, circle, crossings[i], self.activation, self.tolerance, self.farthest)
+                    split_overlap(
+                        meter.ask, circle, crossings[i], self.activation, self.tolerance, self.farthest
+                    )
                     if i in pending
                     else [crossings[i]]
                     for i in range(len(crossings))
@@ -297,7 +308,9 @@ class _Run:
         doubtful = self._doubtful(layer, weights, biases, np.array(bends))
         if doubtful.any():
             with self.meter.stage("second look"):
-                weights, biases = self._read_again(np.flatnonzero(doubtful), top, weights, biases, layer.basis)
+                weights, biases = self._read_again(
+                    np.flatnonzero(doubtful), top, weights, biases, layer.basis
+                )
         names = [self.activation.name] + [self.activation.name] * (top.num_layers - 1) + ["identity"]
         return Network([weights, *top.weights], [biases, *top.biases], names), float(np.median(bends))
 
@@ -330,7 +343,9 @@ class _Run:
             step = 0.25 * self.activation.scale * np.sqrt(size) / np.linalg.norm(weights[i])
             points = np.concatenate([base[None], base + step * basis.T])
             guesses = points @ weights[i] + biases[i]
-            found = solve_arguments(self.meter.ask(points), signs, i, top, self.activation, np.clip(guesses, -2, 2))
+            found = solve_arguments(
+                self.meter.ask(points), signs, i, top, self.activation, np.clip(guesses, -2, 2)
+            )
             row = basis @ (found[1:] - found[0]) / step
             if np.linalg.norm(row - weights[i]) > 0.1 * np.linalg.norm(weights[i]):
                 continue
@@ -375,7 +390,9 @@ class _Run:
         network = weighted_polish(network, x, y, self.noise)
         if self.problem.activations[0] == "sigmoid":
             network = network.as_sigmoid()
-        return Finding(network, alternatives={f"{self.activation.name} vertices": top.rms}, details={"bend": bend})
+        return Finding(
+            network, alternatives={f"{self.activation.name} vertices": top.rms}, details={"bend": bend}
+        )
 
 
 def _renumber(pieces, done) -> tuple[list[Crossing], dict]:

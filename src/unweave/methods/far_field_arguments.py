@@ -27,7 +27,12 @@ class Row:
 
 
 def read_row(
-    reading: Reading, pattern: np.ndarray, unit: int, top: Network, activation: act.Activation, basis: np.ndarray
+    reading: Reading,
+    pattern: np.ndarray,
+    unit: int,
+    top: Network,
+    activation: act.Activation,
+    basis: np.ndarray,
 ) -> Row:
     """The exact row of ``unit`` from the answers around its crossing; ``pattern`` holds the others' values."""
     start, slope = _match_profile(reading, pattern, unit, top, activation)
@@ -98,4 +103,5 @@ def _match_profile(reading, pattern, unit, top, activation) -> tuple[float, floa
 
 
 def _distance(curve: np.ndarray, grid: np.ndarray, at: np.ndarray, target: np.ndarray) -> np.ndarray:
-    return sum((np.interp(at, grid, column) - value) ** 2 for column, value in zip(curve.T, target, strict=True))
+    values = np.stack([np.interp(at, grid, column) for column in curve.T], axis=-1)
+    return np.sum((values - target) ** 2, axis=-1)

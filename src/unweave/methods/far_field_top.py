@@ -67,7 +67,9 @@ def fit_top(
     """
     num_units, num_outputs = patterns.shape[1], values.shape[1]
     start = 2 if width is None else width
-    wanted = int(3.2 * start * (num_units + 1)) if num_outputs == 1 else int(3.2 * start * (num_units + 2) / 2)
+    wanted = (
+        int(3.2 * start * (num_units + 1)) if num_outputs == 1 else int(3.2 * start * (num_units + 2) / 2)
+    )
     best = np.inf
     while True:
         if wanted > len(patterns):
@@ -75,7 +77,9 @@ def fit_top(
             exhausted = len(extra[0]) == 0
             patterns, values = np.concatenate([patterns, extra[0]]), np.concatenate([values, extra[1]])
             if exhausted:
-                return Top(None, best, len(patterns), "the arrangement of hyperplanes has no further far vertices")
+                return Top(
+                    None, best, len(patterns), "the arrangement of hyperplanes has no further far vertices"
+                )
         for layout, fit in _students(patterns, values, activation, width, rng, accept):
             if accept < fit.rms < NEARLY:
                 patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept)
@@ -84,11 +88,17 @@ def fit_top(
                 settings = Settings(target=accept / 30, max_steps=60)
                 layout, fit = prune(layout, fit, patterns, values, accept=accept, settings=settings)
                 final = fit_layout(
-                    layout, fit.parameters, patterns, values, settings=Settings(target=1e-16, max_steps=12, damping=1e-9)
+                    layout,
+                    fit.parameters,
+                    patterns,
+                    values,
+                    settings=Settings(target=1e-16, max_steps=12, damping=1e-9),
                 )
                 return Top(layout.network(final.parameters), final.rms, len(patterns))
             if time.monotonic() > deadline:
-                return Top(None, best, len(patterns), "the time limit was reached while fitting the second layer")
+                return Top(
+                    None, best, len(patterns), "the time limit was reached while fitting the second layer"
+                )
         if len(patterns) >= max_vertices:
             return Top(None, best, len(patterns), f"no second layer fits {len(patterns)} far vertices")
         wanted = min(int(GROWTH * len(patterns)) + 1, max_vertices)
@@ -167,10 +177,14 @@ def _fit_equal(patterns, values, width, activation, rng, settings) -> tuple[Layo
     def linearise(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         outputs, jacobian = layout.linearise(spelled_out(theta), patterns)
         weight_column = jacobian[:, cut : cut + width].sum(axis=1, keepdims=True)
-        return (outputs - values).ravel(), np.hstack([jacobian[:, :cut], weight_column, jacobian[:, cut + width :]])
+        return (outputs - values).ravel(), np.hstack(
+            [jacobian[:, :cut], weight_column, jacobian[:, cut + width :]]
+        )
 
     found = minimise(residual, linearise, start, scale=spread_of(values), settings=settings)
-    return layout, Minimum(spelled_out(found.parameters), found.rms, found.num_steps, found.end, found.history)
+    return layout, Minimum(
+        spelled_out(found.parameters), found.rms, found.num_steps, found.end, found.history
+    )
 
 
 def _random_layer(num_inputs, width, rng, *, spread, shift) -> np.ndarray:

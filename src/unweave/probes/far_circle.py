@@ -111,7 +111,9 @@ def relocate(
     """
     answers = ask(circle.point(np.array([c.angle for c in crossings]), radii))
     result, lost = [], []
-    for i, (crossing, radius, reach, answer) in enumerate(zip(crossings, radii, reaches, answers, strict=True)):
+    for i, (crossing, radius, reach, answer) in enumerate(
+        zip(crossings, radii, reaches, answers, strict=True)
+    ):
         bracket = _Bracket(
             0.0, 0.0, crossing.before, crossing.after, float(radius), (crossing.low, crossing.high)
         )
@@ -119,7 +121,11 @@ def relocate(
         result.append(replace(crossing, radius=float(radius)))
         if abs(argument) > 1.2 * activation.scale and crossing.width > 0:
             reach = min(60 * activation.scale * crossing.width / radius, reach)
-            low, high = (crossing.angle, crossing.angle + reach) if argument < 0 else (crossing.angle - reach, crossing.angle)
+            low, high = (
+                (crossing.angle, crossing.angle + reach)
+                if argument < 0
+                else (crossing.angle - reach, crossing.angle)
+            )
             lost.append((i, replace(bracket, low=low, high=high)))
     again = _locate(ask, circle, activation, [bracket for _, bracket in lost])
     for (i, _), crossing in zip(lost, again, strict=True):
@@ -152,7 +158,8 @@ def _runs(active: np.ndarray) -> list[tuple[int, int]]:
 def _active_runs(angles: np.ndarray, values: np.ndarray, radius: float, tolerance: float) -> list[_Bracket]:
     active = np.max(np.abs(np.diff(values, axis=0)), axis=1) > tolerance
     return [
-        _Bracket(angles[i], angles[j], values[i], values[j], radius, (angles[i], angles[j])) for i, j in _runs(active)
+        _Bracket(angles[i], angles[j], values[i], values[j], radius, (angles[i], angles[j]))
+        for i, j in _runs(active)
     ]
 
 
@@ -247,7 +254,13 @@ def _locate(ask, circle, activation, brackets: list[_Bracket]) -> list[Crossing]
 
 def _crossing(bracket: _Bracket, angle: float, width: float) -> Crossing:
     return Crossing(
-        float(angle), float(width), bracket.before, bracket.after, bracket.radius, bracket.outer[0], bracket.outer[1]
+        float(angle),
+        float(width),
+        bracket.before,
+        bracket.after,
+        bracket.radius,
+        bracket.outer[0],
+        bracket.outer[1],
     )
 
 

@@ -73,7 +73,9 @@ def read_crossings(
     """
     crossings = relocate(ask, circle, crossings, radii, reaches, activation)
     kept = np.array([c.width > 0 for c in crossings], dtype=bool)
-    found = _read(ask, circle, [c for c in crossings if c.width > 0], activation, basis, steps[kept], radii[kept])
+    found = _read(
+        ask, circle, [c for c in crossings if c.width > 0], activation, basis, steps[kept], radii[kept]
+    )
     remaining = iter(found)
     return [next(remaining) if keep else None for keep in kept]
 
@@ -104,7 +106,10 @@ def _read(ask, circle, crossings, activation, basis, steps, radii) -> list[Readi
         if not len(pending):
             break
         lengths[pending] /= np.clip(excess[long], 8, 64)
-    return [Reading(*row) for row in zip(crossings, bases, lengths, profiles, at_base, at_steps, at_profile, strict=True)]
+    return [
+        Reading(*row)
+        for row in zip(crossings, bases, lengths, profiles, at_base, at_steps, at_profile, strict=True)
+    ]
 
 
 def approximate_row(reading: Reading, basis: np.ndarray) -> np.ndarray:

@@ -27,7 +27,9 @@ class Growth(StrEnum):
     UNSEEN = "the domain does not reach far out"
 
 
-def observe_growth(meter: Meter, precision: Precision, rng: np.random.Generator, *, num_rays: int = 4) -> Growth:
+def observe_growth(
+    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_rays: int = 4
+) -> Growth:
     """Classify the growth along random rays, charged to the stage ``growth``."""
     if meter.domain.reach(meter.input_size) < 4 * RADIUS:
         return Growth.UNSEEN

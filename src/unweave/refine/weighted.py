@@ -65,10 +65,12 @@ def weighted_system(network: Network, x: np.ndarray, y: np.ndarray, noise: float
     accuracy = answer_accuracy(network, x, noise).ravel()
     residual = (outputs - y).ravel() / accuracy
     jacobian /= accuracy[:, None]
+    gauge = _gauge_rows(network) * np.linalg.norm(jacobian, axis=0)
+    jacobian, residual = np.concatenate([jacobian, gauge]), np.concatenate([residual, np.zeros(len(gauge))])
     scales = np.linalg.norm(jacobian, axis=0)
     jacobian /= np.where(scales == 0, 1.0, scales)
     both = np.hstack([jacobian, residual[:, None]])
-    triangle = scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0]
+    triangle = np.asarray(scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0])
     level = float(np.sqrt(residual @ residual / max(len(residual) - count, 1)))
     return WeightedSystem(triangle[:count, :count], triangle[:count, count], scales, level)
 
@@ -100,6 +102,20 @@ def answer_accuracy(network: Network, x: np.ndarray, noise: float) -> np.ndarray
     """How exact each answer can be, (n, outputs): its noise and the rounding of its input."""
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
     return np.hypot(max(noise, 1e-300), np.finfo(float).eps * leverage)
+
+
+def _gauge_rows(network: Network) -> np.ndarray:
+    """Rows that hold the length of each homogeneous unit's row: its scale is a symmetry and cannot be determined."""
+    rows, start = [], 0
+    for layer, w in enumerate(network.weights):
+        for unit in range(len(w)):
+            if layer < network.num_layers - 1 and act.get(network.activations[layer]).degree is not None:
+                row = np.zeros(network.num_parameters)
+                incoming = np.append(w[unit], network.biases[layer][unit])
+                row[start : start + len(incoming)] = incoming / max(float(np.linalg.norm(incoming)), 1e-300)
+                rows.append(row)
+            start += w.shape[1] + 1
+    return np.array(rows).reshape(len(rows), network.num_parameters)
 
 
 def _near(network: Network, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

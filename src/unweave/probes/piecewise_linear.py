@@ -1,0 +1,36 @@
+"""Whether the answers are piecewise linear: second differences on short segments vanish to rounding.
+
+A smooth function bends on every segment; a piecewise linear one only on the few that meet a kink. Segments are
+short enough to miss most kinks and long enough for a smooth bend to stand out from the error of the answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+
+
+def is_piecewise_linear(
+    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_segments: int = 6
+) -> bool:
+    """Whether at least half of the segments are straight, from three questions a segment (stage ``kind``)."""
+    size = meter.input_size
+    starts = meter.domain.sample(4 * num_segments, size, rng)
+    # the domain may reach over many scales; stay with the half of the points nearest to its middle
+    middle = np.median(starts, axis=0)
+    starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
+    towards = starts[::-1] - starts + 1e-3 * rng.standard_normal(starts.shape)
+    length = np.clip(100 * np.sqrt(precision.relative), 1e-4, 0.25)
+    with meter.stage("kind"):
+        points = np.stack([starts, starts + length / 2 * towards, starts + length * towards])
+        points = meter.snap(points.reshape(-1, size)).reshape(points.shape)
+        first, middle_value, last = meter.ask(points.reshape(-1, size)).reshape(3, len(starts), -1)
+    # after rounding to the model's precision the middle point may sit off the middle by a little
+    whole = np.linalg.norm(points[2] - points[0], axis=1)
+    share = np.linalg.norm(points[1] - points[0], axis=1) / np.maximum(whole, 1e-300)
+    bend = np.abs(middle_value - first - share[:, None] * (last - first))
+    size_of_answers = np.maximum(np.abs(first), np.abs(last))
+    straight = np.all(bend <= 50 * precision.noise + 1e-13 * size_of_answers, axis=1)
+    return bool(np.mean(straight) >= 0.5)
