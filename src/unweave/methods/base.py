@@ -41,8 +41,6 @@ class Finding:
     network: Network | None
     reason: str = ""
     """Why there is no network, or why parts of it are not determined; with what would help."""
-    conclusive: bool = False
-    """Without a network: whether the reason rules out every other method too."""
     warnings: tuple[str, ...] = ()
     undetermined: tuple[str, ...] = ()
     """Parts of the network that are known not to be determined, in words ("layer 1, unit 3: sign")."""
@@ -50,6 +48,8 @@ class Finding:
     """Relative residual of each activation (or architecture) that was tried."""
     details: dict[str, Any] = field(default_factory=dict)
     """Arrays worth drawing: spectra, crossings, residual histories."""
+    conclusive: bool = False
+    """Without a network: whether the reason rules out every other method too."""
 
 
 class Method(Protocol):
