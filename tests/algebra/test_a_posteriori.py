@@ -47,7 +47,8 @@ def test_local_maxima_of_a_blurred_span_satisfy_the_optimality_conditions_and_ot
     blurred = np.linalg.qr((exact.basis + 0.05 * rng.standard_normal(exact.basis.shape)).T)[0].T
     span = MatrixSpan(blurred, exact.spectrum, 6)
     maxima = climb(span, rng.standard_normal((30, 6)), max_steps=3000, tolerance=1e-13)
-    # a fixed point of the power method is one of the ascent when it is the leading eigenvector of its projection
+    # a fixed point of the power method is one of the ascent when it is the leading eigenvector of its
+    # projection
     settled = []
     for u in maxima:
         for _ in range(300):

@@ -1,10 +1,11 @@
 """A posteriori checks of a system of found weights (Fornasier et al., Theorems 8, 10 and 13).
 
-From unit vectors w_j and the span W-hat they were found in: the frame bounds ``c_f |x|^2 <= sum (w_j.x)^2 <= C_F
-|x|^2`` with ``nu = C_F - 1``, the Riesz bounds of ``w_j w_j'``, lambda_1 of each ``M_j = P_W(w_j w_j')`` normalised,
-the first- and second-order conditions (47) and (48) for a local maximum of the spectral norm, and the error bound
-``sqrt(8) (c_r^{-1/2} sqrt(nu) + nu + 2 delta) / (lambda_1 - lambda_2)`` of Theorem 8. delta, the distance of W-hat
-from the true span, is not observable; the largest distance of a found ``w_j w_j'`` from W-hat stands in for it.
+From unit vectors w_j and the span W-hat they were found in: the frame bounds ``c_f |x|^2 <= sum (w_j.x)^2
+<= C_F |x|^2`` with ``nu = C_F - 1``, the Riesz bounds of ``w_j w_j'``, lambda_1 of each ``M_j = P_W(w_j
+w_j')`` normalised, the first- and second-order conditions (47) and (48) for a local maximum of the spectral
+norm, and the error bound ``sqrt(8) (c_r^{-1/2} sqrt(nu) + nu + 2 delta) / (lambda_1 - lambda_2)`` of
+Theorem 8. delta, the distance of W-hat from the true span, is not observable; the largest distance of a
+found ``w_j w_j'`` from W-hat stands in for it.
 """
 
 from __future__ import annotations

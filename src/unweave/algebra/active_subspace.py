@@ -1,8 +1,9 @@
 """Active subspace: the directions a function varies in, from its gradients (Fornasier et al., Algorithm 1).
 
-Every gradient of ``f(x) = F(A x)`` is a combination of the rows of A, so the leading singular vectors of a matrix
-of gradients span those rows. Theorem 1: with step ``e`` and ``sigma_m(J[f]) >= alpha`` the projections differ by at
-most ``2 C e m / (sqrt(alpha (1 - s)) - C e m)`` with a probability that grows exponentially with the gradients.
+Every gradient of ``f(x) = F(A x)`` is a combination of the rows of A, so the leading singular vectors of a
+matrix of gradients span those rows. Theorem 1: with step ``e`` and ``sigma_m(J[f]) >= alpha`` the
+projections differ by at most ``2 C e m / (sqrt(alpha (1 - s)) - C e m)`` with a probability that grows
+exponentially with the gradients.
 """
 
 from __future__ import annotations

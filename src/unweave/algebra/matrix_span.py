@@ -1,9 +1,9 @@
 """Spans of symmetric matrices (Fornasier et al., Algorithm 2), half-vectorised.
 
 A symmetric d x d matrix is kept as the d(d+1)/2 numbers of its upper triangle, those off the diagonal times
-sqrt(2), so that inner products are those of Frobenius. The span of many matrices (Hessians of a network) is the
-space of their leading singular vectors; for a shallow network it is spanned by the outer squares of the weights
-exactly, for two hidden layers by those and the entangled weights approximately (Theorem 4).
+sqrt(2), so that inner products are those of Frobenius. The span of many matrices (Hessians of a network) is
+the space of their leading singular vectors; for a shallow network it is spanned by the outer squares of the
+weights exactly, for two hidden layers by those and the entangled weights approximately (Theorem 4).
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def estimate_span(
     floor
         Relative error of the matrices; smaller singular values are taken for it.
     gram
-        Whether to decompose the Gram matrix (fifteen times faster for many matrices, but singular values below
-        1e-8 of the largest are lost) or the matrices themselves. By default the Gram matrix is used when there
-        are more than half a million numbers.
+        Whether to decompose the Gram matrix (fifteen times faster for many matrices, but singular values
+        below 1e-8 of the largest are lost) or the matrices themselves. By default the Gram matrix is used
+        when there are more than half a million numbers.
     """
     rows = half_vectorise(matrices)
     if gram is None:

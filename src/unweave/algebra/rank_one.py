@@ -1,15 +1,17 @@
 """Rank-one elements of a space of symmetric matrices: the weights in a span of Hessians.
 
-For a space W spanned (nearly) by ``w_j w_j'`` the local maxima of ``|P_W(u u')|_F^2`` over unit vectors u are the
-``w_j``; equivalently those of ``|M|`` over ``M in W, |M|_F = 1`` (Fornasier et al., program (46)). Two iterations:
+For a space W spanned (nearly) by ``w_j w_j'`` the local maxima of ``|P_W(u u')|_F^2`` over unit vectors u
+are the ``w_j``; equivalently those of ``|M|`` over ``M in W, |M|_F = 1`` (Fornasier et al., program (46)).
+Two iterations:
 
 * ``ascend_spectral_norm``: Algorithm 3 of the paper, ``M <- P_S P_W(M + gamma u1 u1')`` from random elements;
-* ``climb``: the subspace power method (Kileel and Pereira 2019), ``u <- normalise(P_W(u u') u + shift u)``, which
-  costs one projection and no eigenvectors a step, and is the default.
+* ``climb``: the subspace power method (Kileel and Pereira 2019), ``u <- normalise(P_W(u u') u + shift u)``,
+  which costs one projection and no eigenvectors a step, and is the default.
 
-Components are *counted*: limits that agree up to sign are one component, and later starts are drawn from the part
-of W that the components found so far do not explain. In a span that contains rank-one matrices exactly, Gauss-Newton
-on ``(1 - P_W) u u' = 0`` polishes them to rounding. ``cluster_directions`` is the k-means++ of the paper.
+Components are *counted*: limits that agree up to sign are one component, and later starts are drawn from
+the part of W that the components found so far do not explain. In a span that contains rank-one matrices
+exactly, Gauss-Newton on ``(1 - P_W) u u' = 0`` polishes them to rounding. ``cluster_directions`` is the
+k-means++ of the paper.
 """
 
 from __future__ import annotations
@@ -77,7 +79,7 @@ def find_components(
 def climb(
     span: MatrixSpan, starts: np.ndarray, *, shift: float = 0.1, max_steps: int = 400, tolerance: float = 1e-9
 ) -> np.ndarray:
-    """Subspace power method from unit ``starts`` (n, d), all at once; rows that have settled are left alone."""
+    """Subspace power method from unit ``starts`` (n, d), all at once; settled rows are left alone."""
     u = starts / np.linalg.norm(starts, axis=1, keepdims=True)
     basis = span.matrices(np.eye(span.dimension))
     active = np.arange(len(u))
@@ -103,7 +105,7 @@ def ascend_spectral_norm(
     max_steps: int = 200,
     power_steps: int = 4,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Algorithm 3 from elements with coordinates ``starts`` (n, k): leading eigenvectors (n, d) and eigenvalues.
+    """Algorithm 3 from elements with coordinates ``starts`` (n, k): leading eigenvectors and eigenvalues.
 
     ``power_steps`` warm power iterations replace the eigendecomposition of each step; 0 asks for the latter.
     """
@@ -231,7 +233,7 @@ def _starts(span: MatrixSpan, found: Components, count: int, rng: np.random.Gene
 
 
 def _merge(span: MatrixSpan, found: Components, vectors: np.ndarray, same: float) -> Components:
-    """Add new limits: counted with a known component when they agree with it up to sign, the better one kept."""
+    """Add new limits: counted with a known component that they agree with up to sign, the better one kept."""
     kept, hits = list(found.vectors), list(found.hits)
     values = list(found.values)
     strengths = np.linalg.norm(span.coordinates(outer_squares(vectors)), axis=1)

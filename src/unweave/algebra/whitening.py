@@ -1,9 +1,9 @@
 """Whitening: the rank-one elements of a span of at most d outer squares, by one eigendecomposition.
 
-If W is spanned by ``a_i a_i'`` with independent a_i and ``G = U D U'`` is a positive definite element of it, then
-``D^{-1/2} U' a_i`` are orthogonal (Fornasier, Vybiral, Daubechies; Theorem 2 of Fornasier et al.), so the
-eigenvectors of any other whitened element are the whitened weights. When W has fewer dimensions than d, everything
-happens in the d' = dim W directions that its elements act on.
+If W is spanned by ``a_i a_i'`` with independent a_i and ``G = U D U'`` is a positive definite element of
+it, then ``D^{-1/2} U' a_i`` are orthogonal (Fornasier, Vybiral, Daubechies; Theorem 2 of Fornasier et al.),
+so the eigenvectors of any other whitened element are the whitened weights. When W has fewer dimensions than
+d, everything happens in the d' = dim W directions that its elements act on.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ def positive_definite_element(
 ) -> np.ndarray | None:
     """An element of the span of symmetric ``elements`` (k, n, n) with a large least eigenvalue, or None.
 
-    Ascent of the least eigenvalue over unit coordinates, from the projection of the identity and random starts.
+    Ascent of the least eigenvalue over unit coordinates, from the projection of the identity and random
+    starts.
     """
     identity = np.einsum("kii->k", elements)
     starts = [identity, *rng.standard_normal((4, len(elements)))]
