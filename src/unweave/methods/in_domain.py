@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave import activations as act
-from unweave.domains import Ball, Everywhere, Normal
+from unweave.domains import Ball, Normal
 from unweave.methods.base import Finding, Problem
 from unweave.network import Network
 from unweave.oracles.meter import Meter
@@ -50,7 +50,8 @@ class InDomain:
                 x = meter.snap(sampler(max(num_points, 0)))
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
-            pool = Pool(*meter.transcript(STAGE), more_points)
+            empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
+            pool = Pool(*empty, more_points)
             return _recover(pool, problem, self.effort)
 
 
@@ -98,20 +99,43 @@ def _candidates(problem: Problem) -> list[Candidate]:
 
 
 def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
-    """Where to ask: in the whole domain when it is small, else in a ball over which the answers bend."""
+    """Where to ask: a part of the domain over which the answers bend, but not so much that they look like noise.
+
+    Within a small enough ball every smooth network looks affine, over a large one with steep rows like
+    noise; both hide its units. So the range is halved or tripled, within the domain, until an affine
+    function explains a part of the answers but not all.
+    """
     domain, d = meter.domain, meter.input_size
-    reach, radius = domain.reach(d), 2 * np.sqrt(d)
-    if isinstance(domain, Normal) or not (isinstance(domain, Everywhere) or reach > radius):
-        return lambda n: domain.sample(n, d, rng)
-    centre = domain.centre if isinstance(domain, Ball) else None
-    while True:
-        ball = Ball(float(min(radius, reach)), centre)
-        x = ball.sample(2 * (d + 2), d, rng)
-        y = meter.ask(x)
-        bends = _bend(meter.snap(x), y) > max(1e-2, 100 * problem.precision.relative)
-        if bends or ball.radius >= min(reach, 1e6):
-            return lambda n: ball.sample(n, d, rng)
-        radius *= 3
+    reach = domain.reach(d)
+    if not np.isfinite(reach) or isinstance(domain, Ball | Normal):
+        centre = (
+            domain.centre if isinstance(domain, Ball) else domain.mean if isinstance(domain, Normal) else 0.0
+        )
+        largest = domain.radius if isinstance(domain, Ball) else min(reach, 1e6)
+        radius = min(2 * np.sqrt(d), largest)
+
+        def draw(n: int, scale: float) -> np.ndarray:
+            return centre + Ball(scale * radius).sample(n, d, rng) if n else np.zeros((0, d))
+
+        most = largest / radius
+    else:
+        middle = domain.sample(4096, d, rng).mean(axis=0)
+        most = 1.0
+
+        def draw(n: int, scale: float) -> np.ndarray:
+            return middle + scale * (domain.sample(n, d, rng) - middle)
+
+    scale, steep, flat = 1.0, 0.75, max(0.1, 100 * problem.precision.relative)
+    for _ in range(12):
+        x = meter.snap(draw(3 * (d + 2), scale))
+        bend = _bend(x, meter.ask(x))
+        if bend > steep:
+            most, scale = scale, scale / 2
+        elif bend < flat and scale < most:
+            scale = min(3 * scale, most)
+        else:
+            break
+    return lambda n: draw(n, scale)
 
 
 def _bend(x: np.ndarray, y: np.ndarray) -> float:

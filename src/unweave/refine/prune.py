@@ -42,6 +42,7 @@ def prune(
     accept: float,
     settings: Settings,
     noisy: bool = False,
+    affordable: float = AFFORDABLE,
     deadline: float = float("inf"),
 ) -> tuple[Layout, Minimum]:
     """Remove units while refits return to the relative residual ``accept``.
@@ -54,8 +55,8 @@ def prune(
     for _ in range(sum(layout.hidden)):
         if time.monotonic() > deadline:
             break
-        plan = plan_removals(layout, best, x, y, stop=AFFORDABLE)
-        size = len(plan)
+        plan = plan_removals(layout, best, x, y, stop=affordable)
+        size = _up_to_the_gap(plan, affordable)
         while size:
             narrow, indices = layout.without(_kept(layout, plan[:size]))
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
@@ -68,6 +69,14 @@ def prune(
             break
         layout, best = narrow, fit
     return layout, best
+
+
+def _up_to_the_gap(plan: list[Removal], stop: float) -> int:
+    """How many removals to try at once: up to the largest jump of the predicted residual."""
+    if not plan:
+        return 0
+    predicted = np.array([removal.predicted for removal in plan] + [stop])
+    return int(np.argmax(predicted[1:] / np.maximum(predicted[:-1], 1e-300))) + 1
 
 
 def plan_removals(

@@ -16,16 +16,18 @@ import numpy as np
 from unweave.network import Network
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
-from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.refine.polish import Polished, polish
-from unweave.refine.prune import prune
+from unweave.refine.prune import AFFORDABLE, prune
 from unweave.refine.standard import Standard
 from unweave.refine.starts import draw_start
 
 EXACT = 1e-11
 """Largest relative residual of an exact fit before the polish."""
 PROMISING = 3e-4
-"""Relative residual at which a student is in the basin and pruning starts."""
+"""Residual, relative to that of the best affine function, at which a student is in the basin."""
+STALLED = 2e-3
+"""A start that stops gaining above this residual, relative likewise, is given up."""
 SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 NEGLIGIBLE = 1e-13
@@ -88,8 +90,14 @@ def try_student(
     floor = noise / float(np.min(standard.spread))
     floor = floor if floor > NEGLIGIBLE else 0.0
     layout = form.layout((u.shape[1], *widths, v.shape[1]))
-    promising = max(PROMISING, 1.2 * floor)
-    settings = Settings(target=promising, max_steps=max_steps, time_limit=deadline - time.monotonic())
+    bend = _bend(u, v)
+    promising = max(PROMISING * bend, 1.2 * floor)
+    settings = Settings(
+        target=promising,
+        max_steps=max_steps,
+        stall_above=STALLED * bend,
+        time_limit=deadline - time.monotonic(),
+    )
     first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
     attempt = Attempt(
         activation,
@@ -102,7 +110,9 @@ def try_student(
     )
     if first.rms > promising:
         return None, attempt
-    layout, fit = narrow_down(layout, first, u, v, floor=floor, max_steps=max_steps, deadline=deadline)
+    layout, fit = narrow_down(
+        layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline
+    )
     attempt = replace(attempt, rms=fit.rms, num_steps=attempt.num_steps + fit.num_steps, end=fit.end)
     enough = max(EXACT, 1.2 * floor)
     if fit.rms > enough:
@@ -120,12 +130,20 @@ def try_student(
     return found, replace(attempt, rms=polished.rms)
 
 
+def _bend(u: np.ndarray, v: np.ndarray) -> float:
+    """The residual of the best affine function: what there is to explain by units."""
+    design = np.hstack([u, np.ones((len(u), 1))])
+    rest = v - design @ np.linalg.lstsq(design, v, rcond=None)[0]
+    return float(np.sqrt(np.mean(rest**2))) / spread_of(v)
+
+
 def narrow_down(
     layout: Layout,
     start: Minimum,
     u: np.ndarray,
     v: np.ndarray,
     *,
+    bend: float,
     floor: float,
     max_steps: int,
     deadline: float,
@@ -136,16 +154,33 @@ def narrow_down(
         return max(deadline - time.monotonic(), 0.0)
 
     accept = max(EXACT, 1.03 * floor)
-    refit = Settings(target=max(1e-13, 0.3 * floor), max_steps=60, damping=1e-3, time_limit=time_left())
+    refit = Settings(
+        target=max(1e-13, 0.3 * floor),
+        max_steps=60,
+        damping=1e-3,
+        stall_above=STALLED * bend,
+        time_limit=time_left(),
+    )
+    affordable = AFFORDABLE * bend
     full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
     layout, fit = prune(
-        layout, start, u, v, accept=accept, settings=refit, noisy=floor > 0, deadline=deadline
+        layout,
+        start,
+        u,
+        v,
+        accept=accept,
+        settings=refit,
+        noisy=floor > 0,
+        affordable=affordable,
+        deadline=deadline,
     )
     if fit.rms > accept and floor == 0:
         fit = fit_layout(layout, fit.parameters, u, v, settings=replace(full, time_limit=time_left()))
         if fit.rms <= accept:
-            layout, fit = prune(layout, fit, u, v, accept=accept, settings=refit, deadline=deadline)
+            layout, fit = prune(
+                layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+            )
     return layout, fit
