@@ -107,10 +107,8 @@ def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
     """
     domain, d = meter.domain, meter.input_size
     reach = domain.reach(d)
-    if not np.isfinite(reach) or isinstance(domain, Ball | Normal):
-        centre = (
-            domain.centre if isinstance(domain, Ball) else domain.mean if isinstance(domain, Normal) else 0.0
-        )
+    if not np.isfinite(reach) or isinstance(domain, Ball):
+        centre = 0.0 if not isinstance(domain, Ball) or domain.centre is None else domain.centre
         largest = domain.radius if isinstance(domain, Ball) else min(reach, 1e6)
         radius = min(2 * np.sqrt(d), largest)
 
@@ -120,7 +118,7 @@ def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
         most = largest / radius
     else:
         middle = domain.sample(4096, d, rng).mean(axis=0)
-        most = 1.0
+        most = 1.5 if isinstance(domain, Normal) else 1.0
 
         def draw(n: int, scale: float) -> np.ndarray:
             return middle + scale * (domain.sample(n, d, rng) - middle)

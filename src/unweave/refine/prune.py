@@ -125,7 +125,8 @@ def _allowed(rms: float, num_removed: int, num_residuals: int) -> float:
 def _cost(inverse: np.ndarray, theta: np.ndarray, group: np.ndarray) -> float:
     if not len(group):
         return 0.0
-    return float(theta[group] @ np.linalg.solve(inverse[np.ix_(group, group)], theta[group]))
+    cost = float(theta[group] @ np.linalg.solve(inverse[np.ix_(group, group)], theta[group]))
+    return max(cost, 0.0) if np.isfinite(cost) else float("inf")
 
 
 def _conditioned(inverse: np.ndarray, fixed: np.ndarray) -> np.ndarray:

@@ -1,0 +1,309 @@
+"""In-domain identification: success, samples per parameter, error and time, cell by cell, on fresh seeds.
+
+    python benchmarks/in_domain.py --quick            # a few minutes: one or two trials a cell
+    python benchmarks/in_domain.py --cells shallow two-layers --trials 20
+    python benchmarks/in_domain.py --gpu              # the cells that want an accelerator
+
+A trial counts as exact when every parameter agrees to 1e-8 relative after alignment, widths not given and the
+depth unknown up to the limit stated in the cell. Times are CPU seconds (wall seconds with --gpu).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unweave.comparison import compare
+from unweave.domains import Ball, Domain, Normal
+from unweave.methods.base import Problem
+from unweave.methods.in_domain import InDomain
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+from unweave.refine.overwide import Effort
+
+SMOOTH = ("tanh", "sigmoid", "erf", "softplus", "gelu", "silu")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One network to recover."""
+
+    cell: str
+    network: Network
+    domain: Domain
+    limit: float
+    """Samples a parameter the cell allows."""
+    noise: float = 0.0
+    single: bool = False
+    """Answers in float32."""
+    max_depth: int = 2
+
+
+class Model:
+    """A network as an oracle, in float64 or float32, with or without noise."""
+
+    name, notes = "network", ()
+
+    def __init__(self, trial: Trial, seed: int):
+        self._trial = trial
+        self._rng = np.random.default_rng(seed)
+        self.input_size, self.output_size = trial.network.input_size, trial.network.output_size
+        self.dtype = "float32" if trial.single else "float64"
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        y = self._trial.network(x)
+        if self._trial.single:
+            y = y.astype(np.float32).astype(np.float64)
+        return y + self._trial.noise * self._rng.standard_normal(y.shape)
+
+
+def random_network(sizes: tuple[int, ...], activation: str, seed: int) -> Network:
+    """Free norms, biases and output weights; rows uniform in direction."""
+    rng = np.random.default_rng([seed, *sizes])
+    gain, last = 2.0 if activation == "sigmoid" else 1.0, len(sizes) - 2
+    weights, biases = [], []
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
+        rows = rng.standard_normal((fan_out, fan_in))
+        rows *= rng.uniform(0.7, 1.6, (fan_out, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
+        weights.append(rows * (np.sqrt(fan_in) if i == last else gain))
+        biases.append(0.3 * rng.standard_normal(fan_out))
+    return Network(weights, biases, [activation] * last + ["identity"])
+
+
+def paper_network(m0: int, m1: int, kind: str, activation: str, seed: int) -> Network:
+    """The scenarios of Fornasier, Klock and Rauchensteiner: unit columns, biases of variance 0.01, sum on top."""
+    rng = np.random.default_rng([seed, m0, m1, len(kind)])
+    a, b = rng.standard_normal((m0, m0)), rng.standard_normal((m1, m0))
+    if kind == "POD":
+        u, values, vt = np.linalg.svd(a)
+        deviation = values - values.mean()
+        a = (u * (1 + 0.3 * deviation / np.linalg.norm(deviation))) @ vt
+    a /= np.linalg.norm(a, axis=1, keepdims=True)
+    b /= np.linalg.norm(b, axis=1, keepdims=True)
+    shift = 0.5 if activation == "sigmoid" else 0.0  # the paper's unit is sigmoid - 1/2
+    theta, tau = 0.1 * rng.standard_normal(m0), 0.1 * rng.standard_normal(m1)
+    return Network(
+        [a, b, np.ones((1, m1))],
+        [theta, tau - shift * b.sum(axis=1), [-shift * m1]],
+        [activation] * 2 + ["identity"],
+    )
+
+
+def trained_network(hidden: tuple[int, ...], activation: str, data: str, solver: str, seed: int) -> Network:
+    """A scikit-learn regressor trained on standardised inputs."""
+    from sklearn.datasets import load_diabetes, load_digits, make_friedman1
+    from sklearn.neural_network import MLPRegressor
+    from sklearn.preprocessing import StandardScaler
+
+    if data == "diabetes":
+        x, y = load_diabetes(return_X_y=True)
+    elif data == "friedman":
+        x, y = make_friedman1(500, n_features=10, noise=0.1, random_state=seed)
+    else:
+        x, y = load_digits(return_X_y=True)
+        x = x[:, np.argsort(-x.std(axis=0))[:16]]
+    x, y = StandardScaler().fit_transform(x), (y - np.mean(y)) / np.std(y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = MLPRegressor(
+            hidden_layer_sizes=hidden, activation=activation, solver=solver, random_state=seed, max_iter=300
+        ).fit(x, y)
+    name = "sigmoid" if activation == "logistic" else activation
+    return Network([w.T for w in model.coefs_], model.intercepts_, [name] * len(hidden) + ["identity"])
+
+
+def in_ball(d: int) -> Ball:
+    return Ball(2 * np.sqrt(d))
+
+
+def shallow(num_trials: int, quick: bool) -> list[Trial]:
+    sizes = [(10, 10), (20, 8)] if quick else [(10, 10), (10, 30), (20, 20), (20, 8)]
+    return [
+        Trial(f"shallow {a} {d}-{m}", random_network((d, m, 1), a, s), in_ball(d) if s % 2 else Normal(), 5)
+        for d, m in sizes
+        for a in SMOOTH
+        for s in range(100, 100 + num_trials)
+    ]
+
+
+def two_layers(num_trials: int, quick: bool) -> list[Trial]:
+    sizes = [(10, 10, 3)] if quick else [(10, 10, 3), (8, 16, 4), (10, 16, 8)]
+    return [
+        Trial(
+            f"two layers {a} {d}-{m0}-{m1}",
+            random_network((d, m0, m1, 1), a, s),
+            in_ball(d) if s % 2 else Normal(),
+            12 if a in ("tanh", "sigmoid", "erf") else 20,
+        )
+        for d, m0, m1 in sizes
+        for a in SMOOTH
+        for s in range(100, 100 + num_trials)
+    ]
+
+
+def three_layers(num_trials: int, quick: bool) -> list[Trial]:
+    sizes = [(10, 10, 6, 3, 1)] if quick else [(10, 10, 6, 3, 1), (10, 16, 8, 4, 1), (10, 12, 8, 6, 3, 1)]
+    return [
+        Trial(f"{len(s) - 2} layers {a} {s}", random_network(s, a, k), in_ball(10), 15, max_depth=len(s) - 2)
+        for s in sizes
+        for a in ("tanh", "sigmoid")
+        for k in range(100, 100 + num_trials)
+    ]
+
+
+def scenarios(num_trials: int, quick: bool, sizes: tuple[tuple[int, int], ...] = ((20, 3),)) -> list[Trial]:
+    return [
+        Trial(f"scenario {kind}/{a} ({m0},{m1})", paper_network(m0, m1, kind, a, k), in_ball(m0), 13)
+        for m0, m1 in sizes
+        for kind in ("POD", "sphere")
+        for a in ("tanh", "sigmoid")
+        for k in range(100, 100 + num_trials)
+    ]
+
+
+def trained(num_trials: int, quick: bool) -> list[Trial]:
+    hidden = [(16,)] if quick else [(16,), (30,), (16, 8), (30, 10)]
+    return [
+        Trial(f"trained {h} {a}", trained_network(h, a, data, solver, k), Normal(), np.inf)
+        for h in hidden
+        for a in ("tanh", "logistic")
+        for data in ("diabetes", "friedman", "digits")
+        for solver in ("adam", "lbfgs")
+        for k in range(max(num_trials // 5, 1))
+    ]
+
+
+def inexact(num_trials: int, quick: bool) -> list[Trial]:
+    trials = []
+    for k in range(100, 100 + num_trials):
+        for d, m in [(10, 10)] if quick else [(10, 10), (20, 8)]:
+            network = random_network((d, m, 1), "tanh", k)
+            trials.append(Trial(f"float32 tanh {d}-{m}", network, in_ball(d), np.inf, 0.0, True))
+            for noise in (1e-6, 1e-4, 1e-2):
+                trials.append(Trial(f"noise {noise:g} tanh {d}-{m}", network, in_ball(d), np.inf, noise))
+    return trials
+
+
+def large(num_trials: int, quick: bool) -> list[Trial]:
+    sizes = [(30, 3), (30, 9), (30, 15), (45, 14), (45, 23)]
+    trials = [t for s in sizes for t in scenarios(1, quick, (s,))]
+    shallow_sizes = [(30, 60), (50, 100), (100, 100)]
+    return trials + [
+        Trial(
+            f"shallow tanh {d}-{m}", random_network((d, m, 1), "tanh", 100), in_ball(d), np.inf, max_depth=1
+        )
+        for d, m in shallow_sizes
+    ]
+
+
+CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
+    "shallow": shallow,
+    "two-layers": two_layers,
+    "three-layers": three_layers,
+    "scenarios": scenarios,
+    "trained": trained,
+    "inexact": inexact,
+    "large": large,
+}
+
+
+def run(trial: Trial, seed: int, time_limit: float, effort: Effort | None = None) -> dict:
+    """Recover one network, knowing its activation only."""
+    meter = Meter(Model(trial, seed), domain=trial.domain)
+    spread = float(
+        np.std(trial.network(trial.domain.sample(500, trial.network.input_size, np.random.default_rng(0))))
+    )
+    noise = max(trial.noise, 3e-8 * spread if trial.single else 0.0)
+    kind = "noisy" if trial.noise else "float32" if trial.single else "float64"
+    depth = max(trial.max_depth, len(trial.network.hidden))
+    problem = Problem((trial.network.activations[0],), None, Precision(noise, spread, kind), seed, depth)
+    cpu, wall = time.process_time(), time.monotonic()
+    finding = InDomain(time_limit, effort).recover(meter, problem)
+    cpu, wall = time.process_time() - cpu, time.monotonic() - wall
+    error = np.inf
+    if finding.network is not None:
+        error = compare(trial.network, finding.network).max_relative_error
+    samples = meter.ledger.total * trial.network.output_size / trial.network.num_parameters
+    bound = None
+    if finding.network is not None and trial.noise:
+        bound = _times_cramer_rao(trial, meter, finding.network)
+    return {
+        "cell": trial.cell,
+        "exact": bool(error <= (1e-8 if kind == "float64" else 1e-5 if kind == "float32" else np.inf)),
+        "claimed": finding.network is not None and not finding.undetermined,
+        "error": float(error),
+        "samples": float(samples),
+        "within": bool(samples <= trial.limit),
+        "cpu": cpu,
+        "wall": wall,
+        "times_bound": bound,
+        "reason": finding.reason,
+        "hidden": None if finding.network is None else finding.network.hidden,
+    }
+
+
+def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | None:
+    """Root mean square error of the parameters over the Cramer-Rao bound at the truth."""
+    from unweave.refine.polish import polish
+
+    pair = compare(trial.network, found)
+    if not pair.same_architecture:
+        return None
+    x, _ = meter.transcript("points in the domain")
+    used = polish(pair.reference, x, trial.network(x), noise=trial.noise)
+    error = pair.aligned.flat() - pair.reference.flat()
+    return float(np.sqrt(np.mean((error / used.standard_errors) ** 2)))
+
+
+def report(cell: str, rows: list[dict]) -> str:
+    exact = sum(r["exact"] and r["within"] for r in rows)
+    false = sum(r["claimed"] and not r["exact"] for r in rows)
+    samples = [r["samples"] for r in rows]
+    bounds = [r["times_bound"] for r in rows if r["times_bound"] is not None]
+    line = (
+        f"{cell:42s} {exact:3d}/{len(rows):<3d} false {false}  samples/parameter {np.median(samples):5.2f} "
+        f"(max {max(samples):5.2f})  worst exact {max([r['error'] for r in rows if r['exact']], default=np.nan):7.1e}"
+        f"  cpu {np.median([r['cpu'] for r in rows]):6.2f} s  wall {np.median([r['wall'] for r in rows]):6.2f} s"
+    )
+    return line + (f"  error / Cramer-Rao {np.median(bounds):.2f}" if bounds else "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--cells", nargs="+", choices=sorted(CELLS), default=None)
+    parser.add_argument("--trials", type=int, default=None)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--gpu", action="store_true", help="the large cells, coarser in the number of points")
+    parser.add_argument("--time-limit", type=float, default=120.0)
+    parser.add_argument("--match", default="", help="only cells whose name contains this")
+    parser.add_argument("--out", type=Path, default=None, help="write every trial as JSON lines")
+    arguments = parser.parse_args()
+    cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
+    num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)
+    effort = Effort(growth=1.35) if arguments.gpu else None
+    for name in cells:
+        rows: dict[str, list[dict]] = {}
+        trials = [t for t in CELLS[name](num_trials, arguments.quick) if arguments.match in t.cell]
+        for i, trial in enumerate(trials):
+            row = run(trial, i, arguments.time_limit, effort)
+            rows.setdefault(trial.cell, []).append(row)
+            if arguments.out is not None:
+                with arguments.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            if i + 1 == len(trials) or trials[i + 1].cell != trial.cell:
+                print(report(trial.cell, rows[trial.cell]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
