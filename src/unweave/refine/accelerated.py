@@ -53,6 +53,7 @@ class AcceleratedExpansion:
     ):
         self._layout, self._x, self._y = layout, x, y
         self._parts = (theta, r, jacobian, matrix, gradient)
+        self.matrix, self.gradient = matrix, gradient
         self.loss = float(r @ r)
 
     def propose(
@@ -69,10 +70,6 @@ class AcceleratedExpansion:
             )
             loss = float(loss)
             return None if np.isnan(loss) else (trial, loss, float(predicted))
-
-
-def to_host(theta: Any) -> np.ndarray:
-    return np.array(theta, dtype=np.float64)
 
 
 @lru_cache(maxsize=1)

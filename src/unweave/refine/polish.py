@@ -16,6 +16,12 @@ import scipy.linalg
 from unweave.network import Network
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Settings, fit_layout, spread_of
+from unweave.refine.normal import double_precision, expand_normally
+
+LARGE = 1500
+"""Parameters beyond which normal equations take the place of a singular value decomposition."""
+NULL_LARGE = 1e-7
+"""Relative size of singular values that normal equations cannot tell from zero."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +78,8 @@ def polish(
     )
     found = fit_layout(layout, network.flat(), x, target, settings=settings)
     theta, num_steps = found.parameters, found.num_steps
+    if layout.num_parameters > LARGE:
+        return _polish_large(layout, theta, num_steps, x, target, noise, max_final)
     outputs, jacobian = layout.linearise(theta, x)
     r = (outputs - target).ravel()
     decomposition = _Decomposition(jacobian)
@@ -85,7 +93,7 @@ def polish(
         decomposition = _Decomposition(jacobian)
     rms = float(np.sqrt(np.mean(r**2)))
     spare = max(len(r) - layout.num_parameters, 1)
-    level = max(noise, float(np.sqrt(r @ r / spare)))
+    level = max(noise, float(np.sqrt(r @ r / spare)), np.finfo(float).tiny)
     return Polished(
         network=layout.network(theta),
         rms=rms / scale,
@@ -93,6 +101,49 @@ def polish(
         singular_values=decomposition.values,
         standard_errors=level * decomposition.deviations(),
         null_directions=decomposition.null_directions(),
+    )
+
+
+def _polish_large(
+    layout: Layout,
+    theta: np.ndarray,
+    num_steps: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    max_final: int,
+) -> Polished:
+    """The same by normal equations: their rounding slows the last steps but not where they end."""
+    here = expand_normally(layout, theta, x, y)
+    xp = here.xp
+    with double_precision(xp):
+        for _ in range(max_final + 2):
+            scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
+            inverse = xp.linalg.inv(here.matrix * scales[:, None] * scales[None, :])
+            trial = theta - np.array(scales * (inverse @ (scales * here.gradient)))
+            after = expand_normally(layout, trial, x, y)
+            if not after.loss < here.loss * (1 - 1e-3):
+                break
+            theta, here, num_steps = trial, after, num_steps + 1
+        scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
+        scaled = here.matrix * scales[:, None] * scales[None, :]
+        values = np.sqrt(np.maximum(np.array(xp.linalg.eigvalsh(scaled)), 0.0))[::-1]
+        null = np.zeros((layout.num_parameters, 0))
+        variances = np.array(xp.diag(xp.linalg.inv(scaled)))
+        if values[-1] <= NULL_LARGE * values[0]:
+            vectors = np.array(xp.linalg.eigh(scaled)[1])
+            null = vectors[:, : int(np.sum(values <= NULL_LARGE * values[0]))]
+            variances = np.where(np.max(np.abs(null), axis=1) > 1e-6, np.inf, np.abs(variances))
+        scales = np.array(scales)
+    spare = max(y.size - layout.num_parameters, 1)
+    level = max(noise, float(np.sqrt(here.loss / spare)), np.finfo(float).tiny)
+    return Polished(
+        network=layout.network(theta),
+        rms=float(np.sqrt(here.loss / y.size)) / spread_of(y),
+        num_steps=num_steps,
+        singular_values=values,
+        standard_errors=level * np.sqrt(variances) * scales,
+        null_directions=null,
     )
 
 

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
 
 import numpy as np
-import scipy.linalg
 
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
+from unweave.refine.normal import double_precision, expand_normally
 
 RIDGE = 1e-10
 AFFORDABLE = 2e-2
@@ -82,38 +84,40 @@ def _up_to_the_gap(plan: list[Removal], stop: float) -> int:
 def plan_removals(
     layout: Layout, fit: Minimum, x: np.ndarray, y: np.ndarray, *, stop: float
 ) -> list[Removal]:
-    """The greedy order of removals, up to the first that is predicted to leave a residual above ``stop``."""
-    outputs, jacobian = layout.linearise(fit.parameters, x)
-    num_residuals, scale = jacobian.shape[0], spread_of(y)
-    hessian = jacobian.T @ jacobian
-    ridge = RIDGE * max(float(np.trace(hessian)) / len(hessian), 1e-300)
-    hessian[np.diag_indices_from(hessian)] += ridge
-    inverse = _inverse(hessian)
-    theta = fit.parameters.copy()
-    units = [(layer, u) for layer, width in enumerate(layout.hidden) for u in range(width)]
-    counts = list(layout.hidden)
-    groups = {unit: layout.outgoing(*unit) for unit in units}
-    loss = float(np.sum((outputs - y) ** 2))
-    gone = np.zeros(0, dtype=int)
+    """The greedy order of removals, up to the first that is predicted to leave a residual above ``stop``.
+
+    Removed parameters stay in the inverse as an identity block, so that shapes do not change.
+    """
+    equations = expand_normally(layout, fit.parameters, x, y)
+    xp, scale = equations.xp, spread_of(y)
+    outgoing = [
+        np.stack([layout.outgoing(layer, u) for u in range(width)])
+        for layer, width in enumerate(layout.hidden)
+    ]
+    alive = [np.ones(width, dtype=bool) for width in layout.hidden]
+    loss = equations.loss
     plan: list[Removal] = []
-    while units:
-        costs = [_cost(inverse, theta, groups[unit]) if counts[unit[0]] > 1 else np.inf for unit in units]
-        cheapest = int(np.argmin(costs))
-        loss += costs[cheapest]
-        predicted = float(np.sqrt(loss / num_residuals)) / scale
-        if not predicted <= stop:
-            break
-        layer, unit = units.pop(cheapest)
-        counts[layer] -= 1
-        out = groups[layer, unit]
-        own = np.setdiff1d(layout.incoming(layer, unit), gone)
-        gone = np.concatenate([gone, out, own])
-        theta = theta - inverse[:, out] @ np.linalg.solve(inverse[np.ix_(out, out)], theta[out])
-        theta[out] = 0.0
-        inverse = _conditioned(inverse, np.concatenate([out, own]))
-        for other in units:  # a group no longer counts weights into a unit that is gone
-            groups[other] = np.setdiff1d(groups[other], own, assume_unique=True)
-        plan.append(Removal(layer, unit, theta.copy(), predicted))
+    with double_precision(xp):
+        ridge = RIDGE * max(float(xp.trace(equations.matrix)) / layout.num_parameters, 1e-300)
+        inverse = xp.linalg.inv(equations.matrix + ridge * xp.eye(layout.num_parameters))
+        theta = xp.asarray(fit.parameters)
+        for _ in range(sum(layout.hidden)):
+            costs = [_costs(inverse, theta, groups, xp) for groups in outgoing]
+            costs = [np.where(a & (a.sum() > 1), c, np.inf) for a, c in zip(alive, costs, strict=True)]
+            layer = int(np.argmin([c.min() for c in costs]))
+            unit = int(np.argmin(costs[layer]))
+            loss += float(costs[layer][unit])
+            predicted = float(np.sqrt(loss / y.size)) / scale
+            if not predicted <= stop:
+                break
+            alive[layer][unit] = False
+            out = outgoing[layer][unit]
+            columns = inverse[:, out]
+            theta = theta - columns @ xp.linalg.solve(columns[out], theta[out])
+            fixed = np.union1d(out, layout.incoming(layer, unit))
+            theta = _put(theta, fixed, 0.0, xp)
+            inverse = _conditioned(inverse, fixed, xp)
+            plan.append(Removal(layer, unit, np.array(theta), predicted))
     return plan
 
 
@@ -122,25 +126,28 @@ def _allowed(rms: float, num_removed: int, num_residuals: int) -> float:
     return rms * float(np.exp(0.5 * num_removed * np.log(num_residuals) / num_residuals))
 
 
-def _cost(inverse: np.ndarray, theta: np.ndarray, group: np.ndarray) -> float:
-    if not len(group):
-        return 0.0
-    cost = float(theta[group] @ np.linalg.solve(inverse[np.ix_(group, group)], theta[group]))
-    return max(cost, 0.0) if np.isfinite(cost) else float("inf")
+def _costs(inverse: Any, theta: Any, groups: np.ndarray, xp: ModuleType) -> np.ndarray:
+    """What removing each unit of a layer costs, given the weights it feeds."""
+    values = theta[groups]
+    blocks = inverse[groups[:, :, None], groups[:, None, :]]
+    costs = np.array(xp.sum(values * xp.linalg.solve(blocks, values[:, :, None])[:, :, 0], axis=1))
+    return np.where(np.isfinite(costs), np.maximum(costs, 0.0), np.inf)
 
 
-def _conditioned(inverse: np.ndarray, fixed: np.ndarray) -> np.ndarray:
-    """The inverse of the matrix without the rows and columns ``fixed``, which become zero."""
-    block = inverse[np.ix_(fixed, fixed)]
+def _conditioned(inverse: Any, fixed: np.ndarray, xp: ModuleType) -> Any:
+    """The inverse of the matrix without the rows and columns ``fixed``, which become those of the identity."""
     columns = inverse[:, fixed]
-    inverse = inverse - columns @ np.linalg.solve(block, columns.T)
-    inverse[fixed], inverse[:, fixed] = 0.0, 0.0
-    return inverse
+    inverse = inverse - columns @ xp.linalg.solve(columns[fixed], columns.T)
+    inverse = _put(inverse, fixed, 0.0, xp)
+    inverse = _put(inverse, (slice(None), fixed), 0.0, xp)
+    return _put(inverse, (fixed, fixed), 1.0, xp)
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    factor = scipy.linalg.cho_factor(matrix, lower=True, check_finite=False)
-    return scipy.linalg.cho_solve(factor, np.eye(len(matrix)), check_finite=False)
+def _put(array: Any, where: Any, value: float, xp: ModuleType) -> Any:
+    if xp is not np:
+        return array.at[where].set(value)
+    array[where] = value
+    return array
 
 
 def _kept(layout: Layout, removals: list[Removal]) -> list[np.ndarray]:

@@ -1,0 +1,45 @@
+"""Normal equations of a layout, on the CPU or an accelerator, for the stages that work on ``J'J`` directly."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from unweave.refine.accelerated import AcceleratedProblem
+from unweave.refine.devices import use_accelerator
+from unweave.refine.layout import Layout
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """``|r|^2``, ``J'J`` and ``J'r`` as arrays of ``xp``."""
+
+    loss: float
+    matrix: Any
+    gradient: Any
+    xp: ModuleType
+
+
+def expand_normally(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> NormalEquations:
+    """The normal equations at ``theta``, where they are cheaper."""
+    if use_accelerator(y.size, layout.num_parameters):
+        import jax.numpy as jnp
+
+        here = AcceleratedProblem(layout, x, y).expand(theta, False)
+        return NormalEquations(here.loss, here.matrix, here.gradient, jnp)
+    outputs, jacobian = layout.linearise(theta, x)
+    r = (outputs - y).ravel()
+    return NormalEquations(float(r @ r), jacobian.T @ jacobian, jacobian.T @ r, np)
+
+
+def double_precision(xp: ModuleType) -> AbstractContextManager:
+    """The context in which arrays of ``xp`` keep float64."""
+    if xp is np:
+        return nullcontext()
+    import jax
+
+    return jax.enable_x64(True)
