@@ -1,0 +1,371 @@
+"""Hessian span: smooth networks with one or two hidden layers from second derivatives (Fornasier, Klock and
+Rauchensteiner 2019, "Robust and resource efficient identification of two hidden layer neural networks").
+
+1. *Active subspace* (Algorithm 1): when the gradients span fewer directions than there are inputs,
+   everything below happens in those directions only.
+2. *Span of Hessians* (Algorithm 2). One hidden layer: Hessians at scattered points lie in the span of ``a_i
+   a_i'`` exactly, and its dimension, read off the spectrum, is the width, be it smaller or larger than the
+   number of inputs (Theorem 2 by whitening, Remark 2 otherwise).
+3. *Rank-one elements* (Algorithm 3): the weights, by whitening for m <= d, by the subspace power method
+   otherwise.
+4. *Two hidden layers*: the spans around several base points have only the first layer in common; with it
+   known, the second layer is the off-diagonal part of the transformed Hessians (``hessian_span_layers``).
+5. *The rest* by Levenberg-Marquardt (``hessian_span_shallow``, ``hessian_span_layers``), then on all
+   parameters.
+
+Assumes a smooth activation, answers exact enough for second differences (relative noise below about 1e-8),
+no two parallel rows, and for two hidden layers m1 <= m0 <= d with independent first-layer rows.
+``SpanOptions(as_stated=True)`` runs the paper's own settings: Hessians by forward differences of step 1e-5
+on the sphere of radius sqrt(m0), projected ascent from 1000 starts, k-means++, attribution by I(w),
+gradient descent. It needs the widths. The figures of each stage, with the a posteriori checks, are in
+``Finding.details``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from unweave import activations as act
+from unweave.algebra.a_posteriori import check_components
+from unweave.algebra.active_subspace import estimate_active_subspace
+from unweave.algebra.matrix_span import MatrixSpan, common_span, estimate_span
+from unweave.algebra.rank_one import (
+    ascend_spectral_norm,
+    cluster_directions,
+    find_components,
+    polish_components,
+)
+from unweave.algebra.whitening import whitened_components
+from unweave.methods.base import Finding, Problem
+from unweave.methods.hessian_span_layers import (
+    Deparametrised,
+    descend,
+    find_second_layer,
+    gradient_energy,
+    independent_directions,
+)
+from unweave.methods.hessian_span_shallow import ShallowFit, curvature_coefficients, fit_shallow, fit_units
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.probes.derivatives import (
+    Differences,
+    Scheme,
+    estimate_gradients,
+    estimate_hessians,
+    estimate_length,
+)
+from unweave.refine.levenberg_marquardt import Settings, fit_network
+from unweave.refine.polish import polish
+
+MOST_INPUTS = 64
+"""Hessians in more directions than this are not asked for: each costs the square of it."""
+
+
+@dataclass(frozen=True)
+class SpanOptions:
+    """Every number of the method. Lengths are in units of the length over which the network bends."""
+
+    scheme: Scheme = "central"
+    radius: float = 3.0
+    """Spread of the base points of a network with two hidden layers where the domain has no end."""
+    local: float = 0.03
+    """Spread of the Hessians around one base point."""
+    num_bases: int = 24
+    most_scattered: float = 3.0
+    """Hessians at scattered points per active direction before a second hidden layer is assumed."""
+    num_attempts: int = 3
+    """Starting slopes tried in the reconstruction of two hidden layers."""
+    samples_per_parameter: float = 4.0
+    as_stated: bool = False
+    num_hessians: int = 1000
+    step: float = 1e-5
+    gamma: float = 2.0
+    num_starts: int = 1000
+    descent_steps: int = 500_000
+
+
+class HessianSpan:
+    """See the module's docstring."""
+
+    name = "hessian-span"
+
+    def __init__(self, options: SpanOptions | None = None):
+        self.options = SpanOptions() if options is None else options
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """The network, or the stage at which the spans did not give it, with the spectra in ``details``."""
+        smooth = tuple(a for a in problem.activations if act.get(a).smooth and a != "identity")
+        if not smooth:
+            return Finding(None, "Hessians of piecewise linear networks vanish; use method='relu-lines'")
+        if problem.precision.relative > 1e-6:
+            return Finding(None, "the answers are too noisy for second differences; use method='in-domain'")
+        run = _Run(meter, problem, smooth, self.options)
+        return run.as_stated() if self.options.as_stated else run.recover()
+
+
+@dataclass
+class _Run:
+    meter: Meter
+    problem: Problem
+    activations: tuple[str, ...]
+    options: SpanOptions
+    details: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.rng = self.problem.rng(200)
+        self.size = self.meter.input_size
+
+    def recover(self) -> Finding:
+        self._measure_length()
+        basis = self._active_directions()
+        if basis.shape[1] > MOST_INPUTS:
+            return self._nothing(f"{basis.shape[1]} active directions are too many for Hessians")
+        hidden = self.problem.hidden
+        if hidden is None or len(hidden) == 1:
+            finding = self._one_layer(basis)
+            if finding is not None:
+                return finding
+        if hidden is not None and len(hidden) != 2:
+            return self._nothing("the Hessians do not lie in a span of as many squares as units were given")
+        return self._two_layers(basis)
+
+    def _measure_length(self) -> None:
+        points = self._points(6, 1.0)
+        cloud = self._points(32, 1.0)
+        longest = float(np.sqrt(np.mean(np.var(cloud, axis=0)))) * np.sqrt(self.size) / 2
+        with self.meter.stage("length"):
+            self.length = estimate_length(
+                self.meter, self.problem.precision, points, self.rng, longest=longest
+            )
+        self.unit = self.length / np.sqrt(self.size)
+        self.details["length"] = self.length
+
+    def _points(self, count: int, spread: float) -> np.ndarray:
+        """Points of the domain drawn towards its middle; normal with this spread where it has no end."""
+        if np.isinf(self.meter.domain.reach(self.size)):
+            return spread * self.rng.standard_normal((count, self.size))
+        points = self.meter.domain.sample(count, self.size, self.rng)
+        middle = self.meter.domain.sample(256, self.size, np.random.default_rng(0)).mean(axis=0)
+        return middle + 0.9 * (points - middle)
+
+    def _differences(self, num_directions: int) -> Differences:
+        length = self.length * np.sqrt(num_directions / self.size)
+        return Differences.chosen(self.options.scheme, self.problem.precision, length)
+
+    def _active_directions(self) -> np.ndarray:
+        """Algorithm 1 with as few gradients as show the dimension; all coordinates when it would save nothing."""
+        steps = self._differences(self.size)
+        gradients = np.zeros((0, self.size))
+        floor = 30 * steps.error(1, self.problem.precision, self.length)
+        count = 4
+        while self.size >= 6 and 2 * count <= 1.2 * self.size + 2:
+            with self.meter.stage("active subspace"):
+                found = estimate_gradients(self.meter, self._points(count, 2 * self.unit), steps)
+            gradients = np.concatenate([gradients, np.swapaxes(found, 1, 2).reshape(-1, self.size)])
+            subspace = estimate_active_subspace(gradients, floor=floor)
+            self.details["gradient_spectrum"] = subspace.spectrum
+            if subspace.dimension < min(len(gradients), self.size) - 1:
+                return subspace.basis
+            count *= 2
+        return np.eye(self.size)
+
+    def _hessians(self, points: np.ndarray, basis: np.ndarray) -> np.ndarray:
+        with self.meter.stage("hessians"):
+            return estimate_hessians(self.meter, points, self._differences(basis.shape[1]), basis)
+
+    def _one_layer(self, basis: np.ndarray) -> Finding | None:
+        """The shallow network, or None when the Hessians at scattered points have no gap in their spectrum."""
+        directions = basis.shape[1]
+        widest = directions * (directions + 1) // 2
+        hidden = self.problem.hidden
+        floor = 30 * self._differences(directions).error(2, self.problem.precision, self.length)
+        most = min(widest + 2, int(self.options.most_scattered * directions) + 10)
+        most = most if hidden is None else hidden[0] + 6
+        points, hessians = (
+            np.zeros((0, self.size)),
+            np.zeros((0, self.meter.output_size, directions, directions)),
+        )
+        count = min(8, most)
+        while True:
+            fresh = self._points(count - len(points), 1.5 * self.unit)
+            points = np.concatenate([points, fresh])
+            hessians = np.concatenate([hessians, self._hessians(fresh, basis)])
+            matrices = hessians.reshape(-1, directions, directions)
+            span = estimate_span(matrices, floor=floor, gram=False)
+            settled = span.dimension < min(len(matrices), widest) - 1
+            if settled or count >= most:
+                break
+            count = min(int(1.5 * count) + 1, most)
+        self.details["hessian_spectrum"] = span.spectrum
+        if span.dimension >= min(len(matrices), widest):
+            return None
+        if hidden is not None and span.dimension != hidden[0]:
+            span = estimate_span(matrices, dimension=hidden[0], gram=False)
+        vectors = self._components(span)
+        if len(vectors) < span.dimension:
+            return None
+        self.details["checks"] = check_components(span, vectors).to_dict()
+        return self._finish_shallow(points, hessians, vectors, basis)
+
+    def _components(self, span: MatrixSpan) -> np.ndarray:
+        """All rank-one elements of an exact span, as unit vectors."""
+        vectors = whitened_components(span, self.rng)
+        if vectors is not None:
+            vectors = polish_components(span, vectors)
+            if np.max(span.distances(vectors)) < 1e-3:
+                return vectors
+        found = find_components(span, self.rng, accept=1 - 1e-6)
+        return found.vectors[found.values > 1 - 1e-6]
+
+    def _finish_shallow(self, points, hessians, vectors, basis) -> Finding:
+        """Slopes and shifts from curvatures, then all parameters; the activation by its residual."""
+        curvatures = curvature_coefficients(hessians, vectors)
+        rows = vectors @ basis.T
+        guesses = {name: fit_units(points @ rows.T, curvatures, act.get(name)) for name in self.activations}
+        alternatives = {name: guess[2] for name, guess in guesses.items()}
+        x, y = self._samples(
+            Network([rows, np.ones((self.meter.output_size, len(rows)))], [None, None], ["tanh", "identity"])
+        )
+        best: ShallowFit | None = None
+        for name in sorted(guesses, key=lambda n: guesses[n][2])[:3]:
+            slopes, shifts, _ = guesses[name]
+            fit = fit_shallow(x, y, slopes[:, None] * rows, shifts, name, noise=self.problem.precision.noise)
+            if best is None or (fit.network is not None, -fit.rms) > (best.network is not None, -best.rms):
+                best = fit
+            if best.network is not None:
+                break
+        assert best is not None
+        self.details["rows"] = rows
+        if best.network is None:
+            return self._nothing(
+                f"{len(rows)} directions were found but no activation fits them (residual {best.rms:.1e})",
+                alternatives,
+            )
+        return Finding(
+            best.network, undetermined=best.undetermined, alternatives=alternatives, details=self.details
+        )
+
+    def _samples(self, network: Network) -> tuple[np.ndarray, np.ndarray]:
+        """Fresh answers for a fit of all parameters of such a network."""
+        count = self.options.samples_per_parameter * network.num_parameters / self.meter.output_size
+        x = np.concatenate([self._points(int(count) // 2 + 10, s * self.unit) for s in (1.0, 2.0)])
+        with self.meter.stage("reconstruction"):
+            return self.meter.snap(x), self.meter.ask(x)
+
+    def _two_layers(self, basis: np.ndarray) -> Finding:
+        """First layer from what local spans have in common, second layer from what is off the diagonal then."""
+        if self.meter.output_size != 1:
+            return self._nothing("two hidden layers are served for one output; use method='in-domain'")
+        first = self._first_layer(basis)
+        width = basis.shape[1]
+        if len(first) < width:
+            return self._nothing(
+                f"{len(first)} of {width} first-layer directions were found in the common span"
+            )
+        near = self._local_hessians(self._points(1, 0.0)[0], basis, 0.4, 3 * width)
+        hidden = self.problem.hidden
+        second = find_second_layer(
+            near[:, 0], first, self.rng, width=None if hidden is None else hidden[1], floor=1e-3
+        )
+        self.details.update(second_spectrum=second.spectrum, first_layer=first @ basis.T)
+        if not len(second.vectors):
+            return self._nothing("no second-layer direction was found off the diagonal")
+        return self._reconstruct(first @ basis.T, second.vectors)
+
+    def _first_layer(self, basis: np.ndarray) -> np.ndarray:
+        """Directions (m0, k) common to the spans around several base points, m0 = k."""
+        width = basis.shape[1]
+        hidden = self.problem.hidden
+        extra = max(width // 4, 2) if hidden is None else hidden[1]
+        spans = []
+        for base in self._points(self.options.num_bases, self.options.radius * self.unit):
+            local = self._local_hessians(base, basis, self.options.local, width + extra + 4)
+            matrices = local.reshape(-1, width, width)
+            spans.append(estimate_span(matrices, dimension=width + extra, gram=False))
+        common = common_span(spans, width)
+        self.details["common_spectrum"] = common.spectrum
+        found = find_components(common, self.rng, exact=False, max_rounds=6)
+        self.details["checks"] = check_components(common, found.top(width).vectors).to_dict()
+        return independent_directions(found.vectors, width)
+
+    def _local_hessians(self, base: np.ndarray, basis: np.ndarray, spread: float, count: int) -> np.ndarray:
+        offsets = spread * self.unit * self.rng.standard_normal((count, self.size))
+        return self._hessians(base + offsets @ basis @ basis.T, basis)
+
+    def _reconstruct(self, rows: np.ndarray, profiles: np.ndarray) -> Finding:
+        """Scales and shifts of both layers for each candidate activation, then all parameters."""
+        best, alternatives = None, {}
+        width = (len(rows), len(profiles))
+        shape = Network(
+            [rows, profiles, np.ones((1, width[1]))], [None, None, None], ["tanh", "tanh", "identity"]
+        )
+        x, y = self._samples(shape)
+        slopes = np.array([1.0, 1.7, 0.6])[: self.options.num_attempts] / (self.unit * 1.5)
+        for name in self.activations:
+            model = Deparametrised(rows, profiles, act.get(name), free_outputs=True)
+            for slope in act.get(name).scale * slopes:
+                rough = model.fit(model.start(x, y[:, 0], slope), x, y[:, 0])
+                start = model.network(rough.parameters)
+                fit = fit_network(start, x, y, settings=Settings(max_steps=120, damping=1e-3, stall_steps=25))
+                alternatives[name] = min(alternatives.get(name, np.inf), fit.rms)
+                if best is None or fit.rms < best.rms:
+                    best = fit
+                if best.rms < 1e-9:
+                    break
+            if best is not None and best.rms < 1e-9:
+                break
+        assert best is not None
+        limit = max(1e-6, 30 * self.problem.precision.relative)
+        if best.rms > limit:
+            reason = f"both layers were read but the fit of all parameters stopped at {best.rms:.1e}"
+            return self._nothing(reason, alternatives)
+        network = polish(best.network, x, y, noise=self.problem.precision.noise).network
+        return Finding(network, alternatives=alternatives, details=self.details)
+
+    def as_stated(self) -> Finding:
+        """The pipeline with the paper's settings; d = m0, one output, widths given."""
+        hidden = self.problem.hidden
+        if hidden is None or len(hidden) != 2 or self.meter.output_size != 1:
+            return self._nothing("as stated, the method needs hidden=(m0, m1) and one output")
+        o, (m0, m1), d = self.options, hidden, self.size
+        if m0 != d:
+            return self._nothing("as stated, the method takes d = m0")
+        steps = Differences("forward", o.step, o.step)
+        points = self.rng.standard_normal((o.num_hessians, d))
+        points *= np.sqrt(m0) / np.linalg.norm(points, axis=1, keepdims=True)
+        with self.meter.stage("hessians"):
+            hessians = estimate_hessians(self.meter, points, steps)[:, 0]
+        span = estimate_span(hessians, dimension=m0 + m1)
+        starts = self.rng.standard_normal((o.num_starts, span.dimension))
+        limits, lambdas = ascend_spectral_norm(span, starts, gamma=o.gamma)
+        vectors = cluster_directions(limits, m0 + m1, self.rng)
+        with self.meter.stage("attribution"):
+            energy = gradient_energy(self.meter, vectors, steps)
+        order = np.argsort(-energy)
+        rows, entangled = vectors[order[:m0]], vectors[order[m0:]]
+        self.details.update(
+            hessian_spectrum=span.spectrum,
+            span=span,
+            components=vectors,
+            lambda_1=lambdas,
+            energy=energy,
+            first_layer=rows,
+            entangled=entangled,
+            checks=check_components(span, vectors).to_dict(),
+        )
+        x = self.rng.standard_normal((10 * (m0 + m1), d))
+        with self.meter.stage("reconstruction"):
+            y = self.meter.ask(x)[:, 0]
+        phi = act.get(self.activations[0])
+        profiles = np.linalg.lstsq(rows.T, entangled.T, rcond=1e-10)[0].T
+        model = Deparametrised(rows, profiles, phi, free_outputs=False)
+        rate = 0.5 if phi.name == "sigmoid" else 0.025
+        parameters, loss = descend(model, x, y, self.rng, rate=rate, num_steps=o.descent_steps)
+        self.details["mse"] = loss / float(np.mean(y**2))
+        return Finding(model.network(parameters), details=self.details)
+
+    def _nothing(self, reason: str, alternatives: dict[str, float] | None = None) -> Finding:
+        return Finding(None, reason, alternatives=alternatives or {}, details=self.details)
