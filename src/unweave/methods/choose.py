@@ -51,11 +51,15 @@ class Traits:
     piecewise_linear: bool
 
 
+def check_method(method: str) -> None:
+    """Refuse unknown names, before any question is asked."""
+    if method != "auto" and method not in METHODS:
+        raise InputError(f"unknown method {method!r}; known: auto, {', '.join(sorted(METHODS))}")
+
+
 def choose(method: str, activation: str, traits: Traits) -> list[Choice]:
     """Methods to try, in order, each with its reason."""
     if method != "auto":
-        if method not in METHODS:
-            raise InputError(f"unknown method {method!r}; known: auto, {', '.join(sorted(METHODS))}")
         return [_choice(method, _candidates(method, activation), "asked for")]
     if _wants_lines(activation, traits):
         why = (

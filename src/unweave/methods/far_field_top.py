@@ -27,6 +27,7 @@ Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
 GROWTH = 1.25
 STARTS_FREE = 2
 STARTS_EQUAL = 3
+STARTS_THOROUGH = 6
 NEARLY = 1e-6
 """A residual below this but above rounding is the right network with a few blemished vertices."""
 
@@ -72,36 +73,34 @@ def fit_top(
     )
     best = np.inf
     while True:
+        exhausted = False
         if wanted > len(patterns):
-            extra = buy(wanted - len(patterns))
-            exhausted = len(extra[0]) == 0
-            patterns, values = np.concatenate([patterns, extra[0]]), np.concatenate([values, extra[1]])
-            if exhausted:
-                return Top(
-                    None, best, len(patterns), "the arrangement of hyperplanes has no further far vertices"
-                )
-        for layout, fit in _students(patterns, values, activation, width, rng, accept):
+            more_patterns, more_values = buy(wanted - len(patterns))
+            exhausted = len(more_patterns) < wanted - len(patterns)
+            patterns = np.concatenate([patterns, more_patterns])
+            values = np.concatenate([values, more_values])
+        thorough = exhausted or len(patterns) >= max_vertices
+        for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
             if accept < fit.rms < NEARLY:
                 patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept)
             best = min(best, fit.rms)
             if fit.rms <= accept:
-                settings = Settings(target=accept / 30, max_steps=60)
-                layout, fit = prune(layout, fit, patterns, values, accept=accept, settings=settings)
-                final = fit_layout(
-                    layout,
-                    fit.parameters,
-                    patterns,
-                    values,
-                    settings=Settings(target=1e-16, max_steps=12, damping=1e-9),
-                )
-                return Top(layout.network(final.parameters), final.rms, len(patterns))
+                return _finish(layout, fit, patterns, values, accept)
             if time.monotonic() > deadline:
-                return Top(
-                    None, best, len(patterns), "the time limit was reached while fitting the second layer"
-                )
-        if len(patterns) >= max_vertices:
+                reason = "the time limit was reached while fitting the second layer"
+                return Top(None, best, len(patterns), reason)
+        if thorough:
             return Top(None, best, len(patterns), f"no second layer fits {len(patterns)} far vertices")
         wanted = min(int(GROWTH * len(patterns)) + 1, max_vertices)
+
+
+def _finish(layout: Layout, fit: Minimum, patterns, values, accept: float) -> Top:
+    """Prune to minimal width and bring the residual to rounding."""
+    settings = Settings(target=accept / 30, max_steps=60)
+    layout, fit = prune(layout, fit, patterns, values, accept=accept, settings=settings)
+    settings = Settings(target=1e-16, max_steps=12, damping=1e-9)
+    final = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
+    return Top(layout.network(final.parameters), final.rms, len(patterns))
 
 
 def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: float):
@@ -125,8 +124,11 @@ def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: floa
     return patterns, values, fit
 
 
-def _students(patterns, values, activation, width, rng, accept):
-    """Fits of the students that this many vertices can support, cheapest first."""
+def _students(patterns, values, activation, width, rng, accept, thorough):
+    """Fits of the students that this many vertices can support, cheapest first.
+
+    ``thorough``, when no more vertices are to be had: every width that the answers overdetermine, more starts.
+    """
     num_units, num_outputs = patterns.shape[1], values.shape[1]
     num_answers = values.size
     settings = Settings(target=accept / 3, max_steps=150)
@@ -145,6 +147,11 @@ def _students(patterns, values, activation, width, rng, accept):
     if surplus >= (1 if width is None else width):
         for _ in range(STARTS_FREE):
             yield _fit_free(patterns, values, surplus, activation, rng, settings)
+    if thorough:
+        widest = int(num_answers / (1.25 * (num_units + 1 + num_outputs)))
+        for m in [width] if width is not None else range(max(surplus, 1), widest + 1):
+            for _ in range(STARTS_THOROUGH):
+                yield _fit_free(patterns, values, m, activation, rng, settings)
 
 
 def _fit_free(patterns, values, width, activation, rng, settings) -> tuple[Layout, Minimum]:

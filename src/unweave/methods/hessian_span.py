@@ -42,6 +42,7 @@ from unweave.algebra.whitening import whitened_components
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span_layers import (
     Deparametrised,
+    complete_directions,
     descend,
     find_second_layer,
     gradient_energy,
@@ -60,6 +61,10 @@ from unweave.probes.derivatives import (
 from unweave.refine.levenberg_marquardt import Settings, fit_network
 from unweave.refine.polish import polish
 
+EXACT_GAP = 300.0
+"""A spectrum that ends, rather than decays, falls by more than this from one value to the next."""
+BENDS = 2.5
+"""A unit of slope one bends over about 1/2.5 of its argument."""
 MOST_INPUTS = 64
 """Hessians in more directions than this are not asked for: each costs the square of it."""
 
@@ -73,11 +78,13 @@ class SpanOptions:
     """Spread of the base points of a network with two hidden layers where the domain has no end."""
     local: float = 0.03
     """Spread of the Hessians around one base point."""
-    num_bases: int = 24
+    num_bases: int = 20
     most_scattered: float = 3.0
     """Hessians at scattered points per active direction before a second hidden layer is assumed."""
-    num_attempts: int = 3
-    """Starting slopes tried in the reconstruction of two hidden layers."""
+    num_rounds: int = 3
+    """How often base points are added when the first layer is incomplete or the fit fails."""
+    num_attempts: int = 8
+    """Starts of the fit of all parameters: three slopes, then random second layers."""
     samples_per_parameter: float = 4.0
     as_stated: bool = False
     num_hessians: int = 1000
@@ -140,7 +147,7 @@ class _Run:
             self.length = estimate_length(
                 self.meter, self.problem.precision, points, self.rng, longest=longest
             )
-        self.unit = self.length / np.sqrt(self.size)
+        self.unit = BENDS * self.length / np.sqrt(self.size)  # spread at which arguments are of order one
         self.details["length"] = self.length
 
     def _points(self, count: int, spread: float) -> np.ndarray:
@@ -165,7 +172,7 @@ class _Run:
             with self.meter.stage("active subspace"):
                 found = estimate_gradients(self.meter, self._points(count, 2 * self.unit), steps)
             gradients = np.concatenate([gradients, np.swapaxes(found, 1, 2).reshape(-1, self.size)])
-            subspace = estimate_active_subspace(gradients, floor=floor)
+            subspace = estimate_active_subspace(gradients, floor=floor, least_gap=EXACT_GAP)
             self.details["gradient_spectrum"] = subspace.spectrum
             if subspace.dimension < min(len(gradients), self.size) - 1:
                 return subspace.basis
@@ -190,11 +197,11 @@ class _Run:
         )
         count = min(8, most)
         while True:
-            fresh = self._points(count - len(points), 1.5 * self.unit)
+            fresh = self._points(count - len(points), self.unit)
             points = np.concatenate([points, fresh])
             hessians = np.concatenate([hessians, self._hessians(fresh, basis)])
             matrices = hessians.reshape(-1, directions, directions)
-            span = estimate_span(matrices, floor=floor, gram=False)
+            span = estimate_span(matrices, floor=floor, least_gap=EXACT_GAP, gram=False)
             settled = span.dimension < min(len(matrices), widest) - 1
             if settled or count >= most:
                 break
@@ -259,28 +266,34 @@ class _Run:
         """First layer from what local spans have in common, second layer from what is off the diagonal then."""
         if self.meter.output_size != 1:
             return self._nothing("two hidden layers are served for one output; use method='in-domain'")
-        first = self._first_layer(basis)
         width = basis.shape[1]
-        if len(first) < width:
-            return self._nothing(
-                f"{len(first)} of {width} first-layer directions were found in the common span"
-            )
-        near = self._local_hessians(self._points(1, 0.0)[0], basis, 0.4, 3 * width)
-        hidden = self.problem.hidden
-        second = find_second_layer(
-            near[:, 0], first, self.rng, width=None if hidden is None else hidden[1], floor=1e-3
-        )
-        self.details.update(second_spectrum=second.spectrum, first_layer=first @ basis.T)
-        if not len(second.vectors):
-            return self._nothing("no second-layer direction was found off the diagonal")
-        return self._reconstruct(first @ basis.T, second.vectors)
+        spans: list[MatrixSpan] = []
+        near: np.ndarray | None = None
+        finding = self._nothing("no base points")
+        for _ in range(self.options.num_rounds):
+            first = self._first_layer(basis, spans)
+            num_found, first = len(first), complete_directions(first)
+            self.details["first_layer"] = first @ basis.T
+            if num_found < 0.85 * width:
+                reason = f"{num_found} of {width} first-layer directions were found in the common span"
+                finding = self._nothing(f"{reason}; use method='in-domain'")
+                continue
+            if near is None:
+                near = self._local_hessians(self._points(1, 0.0)[0], basis, 0.15, 3 * width)[:, 0]
+            hidden = self.problem.hidden
+            num_second = None if hidden is None else hidden[1]
+            second = find_second_layer(near, first, self.rng, width=num_second, floor=1e-3)
+            self.details.update(second_spectrum=second.spectrum, second_layer=second.vectors)
+            finding = self._reconstruct(first @ basis.T, second.vectors, second.width)
+            if finding.network is not None:
+                break
+        return finding
 
-    def _first_layer(self, basis: np.ndarray) -> np.ndarray:
-        """Directions (m0, k) common to the spans around several base points, m0 = k."""
+    def _first_layer(self, basis: np.ndarray, spans: list[MatrixSpan]) -> np.ndarray:
+        """Directions (m0, k) common to the spans around base points, m0 = k; a round of spans is added."""
         width = basis.shape[1]
         hidden = self.problem.hidden
         extra = max(width // 4, 2) if hidden is None else hidden[1]
-        spans = []
         for base in self._points(self.options.num_bases, self.options.radius * self.unit):
             local = self._local_hessians(base, basis, self.options.local, width + extra + 4)
             matrices = local.reshape(-1, width, width)
@@ -295,35 +308,40 @@ class _Run:
         offsets = spread * self.unit * self.rng.standard_normal((count, self.size))
         return self._hessians(base + offsets @ basis @ basis.T, basis)
 
-    def _reconstruct(self, rows: np.ndarray, profiles: np.ndarray) -> Finding:
-        """Scales and shifts of both layers for each candidate activation, then all parameters."""
-        best, alternatives = None, {}
-        width = (len(rows), len(profiles))
-        shape = Network(
-            [rows, profiles, np.ones((1, width[1]))], [None, None, None], ["tanh", "tanh", "identity"]
-        )
+    def _reconstruct(self, rows: np.ndarray, profiles: np.ndarray, width: int) -> Finding:
+        """All parameters from the directions of both layers, or of the first alone with random second ones."""
+        names = ["tanh", "tanh", "identity"]
+        shape = Network([rows, np.ones((width, len(rows))), np.ones((1, width))], [None] * 3, names)
         x, y = self._samples(shape)
-        slopes = np.array([1.0, 1.7, 0.6])[: self.options.num_attempts] / (self.unit * 1.5)
-        for name in self.activations:
-            model = Deparametrised(rows, profiles, act.get(name), free_outputs=True)
-            for slope in act.get(name).scale * slopes:
-                rough = model.fit(model.start(x, y[:, 0], slope), x, y[:, 0])
-                start = model.network(rough.parameters)
-                fit = fit_network(start, x, y, settings=Settings(max_steps=120, damping=1e-3, stall_steps=25))
+        best, alternatives = None, {}
+        for attempt in range(self.options.num_attempts):
+            for name in self.activations:
+                slope = act.get(name).scale / self.unit * (1.0, 1.7, 0.6)[attempt % 3]
+                known = profiles if attempt < 3 and len(profiles) == width else None
+                start = self._start(name, slope, rows, known, width, x, y)
+                settings = Settings(max_steps=120, damping=1e-3, stall_steps=25)
+                fit = fit_network(start, x, y, settings=settings)
                 alternatives[name] = min(alternatives.get(name, np.inf), fit.rms)
                 if best is None or fit.rms < best.rms:
                     best = fit
-                if best.rms < 1e-9:
-                    break
             if best is not None and best.rms < 1e-9:
                 break
         assert best is not None
-        limit = max(1e-6, 30 * self.problem.precision.relative)
-        if best.rms > limit:
+        if best.rms > max(1e-6, 30 * self.problem.precision.relative):
             reason = f"both layers were read but the fit of all parameters stopped at {best.rms:.1e}"
-            return self._nothing(reason, alternatives)
+            return self._nothing(f"{reason}; use method='in-domain'", alternatives)
         network = polish(best.network, x, y, noise=self.problem.precision.noise).network
         return Finding(network, alternatives=alternatives, details=self.details)
+
+    def _start(self, name: str, slope: float, rows, profiles, width: int, x, y) -> Network:
+        """Where the fit of all parameters begins; without profiles the second layer is random."""
+        phi = act.get(name)
+        if profiles is None:
+            profiles = self.rng.standard_normal((width, len(rows)))
+            profiles /= np.linalg.norm(profiles, axis=1, keepdims=True)
+        model = Deparametrised(rows, profiles, phi, free_outputs=True)
+        rough = model.fit(model.start(x, y[:, 0], slope), x, y[:, 0])
+        return model.network(rough.parameters)
 
     def as_stated(self) -> Finding:
         """The pipeline with the paper's settings; d = m0, one output, widths given."""

@@ -53,6 +53,12 @@ def independent_directions(vectors: np.ndarray, count: int, *, least: float = 0.
     return np.array(chosen).reshape(len(chosen), vectors.shape[1])
 
 
+def complete_directions(vectors: np.ndarray) -> np.ndarray:
+    """``vectors`` (k, d) with k <= d, and an orthonormal basis of their complement in place of missing ones."""
+    complement = np.linalg.svd(vectors, full_matrices=True)[2][len(vectors) :]
+    return np.concatenate([vectors, complement])
+
+
 @dataclass(frozen=True)
 class SecondLayer:
     """Unit vectors (m1, m0) proportional to ``G b_l``, and the spectrum that told their number."""
@@ -60,6 +66,8 @@ class SecondLayer:
     vectors: np.ndarray
     values: np.ndarray
     spectrum: np.ndarray
+    width: int
+    """The number of units: as many vectors unless some were not found."""
 
 
 def find_second_layer(
@@ -79,7 +87,7 @@ def find_second_layer(
     # the unit vectors lie in the span as well: the rest are the second layer
     spread = np.max(np.abs(found.vectors), axis=1) < 0.97
     vectors, values = found.vectors[spread], found.values[spread]
-    return SecondLayer(vectors[:count], values[:count], spectrum)
+    return SecondLayer(vectors[:count], values[:count], spectrum, count)
 
 
 @dataclass(frozen=True)

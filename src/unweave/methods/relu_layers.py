@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.methods.base import Finding, Problem
+from unweave.methods.relu_audit import audit, known_breaks
 from unweave.methods.relu_crossings import measure_crossings
 from unweave.methods.relu_first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu_preactivation import (
@@ -25,9 +26,9 @@ from unweave.methods.relu_preactivation import (
 from unweave.methods.relu_stack import Stack, fit_stack, orient_first_layer
 from unweave.oracles.meter import Meter
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
-from unweave.probes.kinks import find_kinks
-from unweave.probes.lines import draw_lines
-from unweave.probes.planes import Planes, join_planes, measure_planes
+from unweave.probes.kinks import Kinks, find_kinks
+from unweave.probes.lines import line_through
+from unweave.probes.planes import Planes, measure_planes
 
 
 @dataclass(frozen=True)
@@ -47,38 +48,97 @@ class ReluLayers:
             return Finding(None, reason="no first-layer hyperplane was confirmed on several lines")
         with meter.stage("first layer"):
             first = sharpen_first_layer(inquiry, first, rng)
-        units, orientation = self._second_layer(inquiry, first, first.deeper, [], rng)
-        stack = fit_stack(inquiry, first.planes, units, orientation)
-        with meter.stage("unexplained points"):
-            stack, units, clean = self._explain(inquiry, first, units, orientation, stack, rng)
-        return stack.finding(inquiry, clean)
+        second = SecondLayer([], np.zeros(len(first.planes)))
+        second = self._add_units(inquiry, first, first.deeper, second, rng)
+        stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+        for _ in range(self.max_rounds):
+            wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
+            if not wrong:
+                return stack.finding(True)
+            second = self._add_units(inquiry, first, kinks, second, rng)
+            stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+        return stack.finding(False)
 
-    def _second_layer(
-        self,
-        inquiry: Inquiry,
-        first: FirstLayer,
-        kinks: Planes,
-        units: list[PreActivation],
-        rng: np.random.Generator,
-    ) -> tuple[list[PreActivation], np.ndarray]:
-        """The second-layer units behind ``kinks``, added to ``units``, and the first layer's orientation."""
-        planes = first.planes
+    def _add_units(
+        self, inquiry: Inquiry, first: FirstLayer, kinks: Planes, second: SecondLayer, rng: np.random.Generator
+    ) -> SecondLayer:
+        """The second layer with the units behind ``kinks`` added, and those that do not show where they should dropped."""
+        planes, units, orientation = first.planes, second.units, second.orientation
+        for _ in range(3):
+            with inquiry.meter.stage("second layer"):
+                if _independent(planes):
+                    units, orientation = read_active_weights(planes, kinks, units, orientation)
+                    measure_crossings(inquiry, planes, units, rng)
+                else:
+                    for i in np.argsort(kinks.errors):
+                        kink = kinks.take([i])
+                        if not any(explains(unit, planes, kink) for unit in units):
+                            units = [*units, start_unit(planes, kink)]
+                            measure_crossings(inquiry, planes, units, rng)
+                    orientation = orient_first_layer(planes, units)
+            units = _distinct(units, planes)
+            found, predicted, left = audit(units, planes, first.lines, first.kinks)
+            units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
+            if not any(len(k.positions) for k in left):
+                break
+            with inquiry.meter.stage("second layer"):
+                kinks, _ = measure_planes(inquiry, first.lines, left, rng)
+        return SecondLayer(units, orientation)
+
+    def _look_for_more(
+        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator
+    ) -> tuple[bool, Planes]:
+        """Whether fresh points contradict the stack, and the kinks on lines from there to points that do not."""
+        domain, d = inquiry.meter.domain, inquiry.input_size
+        residual = inquiry.against(stack)
+        with inquiry.meter.stage("fresh points"):
+            x = _spread_points(inquiry, first, 200, rng)
+            miss, bars = residual.ask(x)
+        size = np.max(np.abs(miss), axis=1)
+        allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
+        wrong, right = x[size > allowed], x[size <= allowed]
+        if not len(wrong):
+            return False, first.deeper.take([])
+        starts = wrong[rng.integers(len(wrong), size=4)]
+        goals = right[rng.integers(len(right), size=4)] if len(right) else rng.standard_normal((4, d))
         with inquiry.meter.stage("second layer"):
-            if _independent(planes):
-                fresh, orientation = read_active_weights(planes, kinks)
-                units = units + fresh
-                measure_crossings(inquiry, planes, units, rng)
-                return _distinct(units, planes), orientation
-            for i in np.argsort(kinks.errors):
-                kink = kinks.take([i])
-                if any(explains(unit, planes, kink) for unit in units):
-                    continue
-                units = [*units, start_unit(planes, kink)]
-                measure_crossings(inquiry, planes, units, rng)
-        return units, orient_first_layer(planes, units)
+            lines = line_through(domain, starts, goals)
+            kinks = find_kinks(residual, lines)
+            open_kinks = []
+            for line, found in enumerate(kinks):
+                borders = known_breaks(second.units, first, lines, line)
+                apart = np.array([np.min(np.abs(borders - t), initial=np.inf) for t in found.positions])
+                near = 1e-7 * (np.abs(found.positions) + lines.scale[line])
+                fresh = np.flatnonzero(apart > near) if len(apart) else np.zeros(0, dtype=int)
+                open_kinks.append(
+                    Kinks(
+                        found.positions[fresh],
+                        found.jumps[fresh],
+                        np.sort(np.concatenate([found.unresolved, borders])),
+                        found.asked,
+                        found.answers,
+                    )
+                )
+            fresh_planes, _ = measure_planes(inquiry, lines, open_kinks, rng)
+        return True, fresh_planes
 
-    def _explain(self, inquiry, first, units, orientation, stack: Stack, rng) -> tuple[Stack, list, bool]:
-        return stack, units, True
+
+@dataclass(frozen=True)
+class SecondLayer:
+    """Second-layer units and the orientation of the first layer, 0 where it is not known."""
+
+    units: list[PreActivation]
+    orientation: np.ndarray
+
+
+def _spread_points(inquiry: Inquiry, first: FirstLayer, num_points: int, rng: np.random.Generator) -> np.ndarray:
+    """Fresh points of the domain, and in an unbounded one at the scale where the planes are."""
+    domain, d = inquiry.meter.domain, inquiry.input_size
+    x = domain.sample(num_points, d, rng)
+    if np.isinf(domain.reach(d)):
+        scale = 1 + np.median(np.abs(first.planes.offsets))
+        x[: num_points // 2] = 1.5 * scale * rng.standard_normal((num_points // 2, d))
+    return x
 
 
 def _independent(planes: Planes) -> bool:

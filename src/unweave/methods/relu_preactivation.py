@@ -72,13 +72,17 @@ def explains(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float
     return bool(apart <= tolerance * size and there <= tolerance * size * (1 + np.linalg.norm(x[0] - unit.point)))
 
 
-def read_active_weights(planes: Planes, kinks: Planes) -> tuple[list[PreActivation], np.ndarray]:
+def read_active_weights(
+    planes: Planes, kinks: Planes, units: list[PreActivation], orientation: np.ndarray
+) -> tuple[list[PreActivation], np.ndarray]:
     """Half of the weights for free, where the planes' normals are independent (no more units than inputs).
 
     The gradient at a kink is a combination of the rows of the *active* units only, so its coefficients show which
-    units are active, hence their orientation, and are their weights. Kinks that agree on common weights are merged
-    into one unit. Returns the units, and the orientation of each first-layer unit (0 where no kink shows it).
+    units are active, hence their orientation, and are their weights. Kinks that agree with a unit on common weights
+    are merged into it. Returns the units, and the orientation of each first-layer unit (0 where no kink shows it).
     """
+    if not len(kinks):
+        return units, orientation
     inverse = np.linalg.pinv(planes.normals.T)
     sizes = np.linalg.norm(kinks.jumps, axis=1, keepdims=True)
     gradients = sizes * kinks.normals
@@ -91,20 +95,20 @@ def read_active_weights(planes: Planes, kinks: Planes) -> tuple[list[PreActivati
     good = misfit <= np.maximum(noise, 1e-6 * np.max(np.abs(gradients), axis=1))
     active = np.abs(weights) > floor[:, None]
     votes = np.where(active & good[:, None], sides * np.minimum(np.abs(weights) / floor[:, None], 1e6), 0.0)
-    orientation = np.sign(np.sum(votes, axis=0))
-    units: list[PreActivation] = []
+    orientation = np.where(orientation == 0, np.sign(np.sum(votes, axis=0)), orientation)
+    units = list(units)
     for q in np.argsort(kinks.errors):
         if not good[q]:
             continue
         unit = start_unit(planes, kinks.take([q]))
         unit.known = (sides[q] == orientation) & (orientation != 0)
         unit.weights = np.where(unit.known, weights[q] * sides[q], 0.0)
-        if not any(_merge(other, unit, planes) for other in units):
+        if not any(_merge(other, unit) for other in units):
             units.append(unit)
     return units, orientation
 
 
-def _merge(unit: PreActivation, other: PreActivation, planes: Planes, tolerance: float = 1e-5) -> bool:
+def _merge(unit: PreActivation, other: PreActivation, tolerance: float = 1e-5) -> bool:
     """Take over the weights of ``other`` if it is a kink of the same unit."""
     if unit.output @ other.output < 1 - 1e-6:
         return False

@@ -26,6 +26,8 @@ class Stack:
     network: Network
     misfit: float
     """Median misfit on the questions asked so far, in error bars."""
+    accuracy: float = 0.0
+    """Error to expect of the network's answers, for inputs of unit size."""
     always_on: int = 0
     undetermined: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -35,9 +37,9 @@ class Stack:
         return self.network(x)
 
     def error(self, x: np.ndarray) -> np.ndarray:
-        return np.zeros(len(x))
+        return self.accuracy * (1 + np.linalg.norm(x, axis=1))
 
-    def finding(self, inquiry: Inquiry, clean: bool) -> Finding:
+    def finding(self, clean: bool) -> Finding:
         reason = "" if clean else "some points are not explained by two hidden layers"
         return Finding(
             self.network if clean else None,
@@ -99,7 +101,18 @@ def fit_stack(
     open_weights = tuple(
         f"layer 2, unit {i}: weight of first-layer unit {j}" for i, u in enumerate(units) for j in np.flatnonzero(~u.known)
     )
-    return Stack(network, misfit, int(np.any(rest)), open_signs + open_weights, warnings)
+    num_rest = len(network.weights[1]) - len(units)
+    open_rest = tuple(
+        f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum" for i in range(num_rest)
+    )
+    return Stack(
+        network,
+        misfit,
+        accuracy=1e-10 * (inquiry.slope + float(np.max(np.abs(constant)))),
+        always_on=num_rest,
+        undetermined=open_signs + open_weights + open_rest,
+        warnings=warnings,
+    )
 
 
 def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tuple[np.ndarray, float, float]:

@@ -140,13 +140,13 @@ def _next_question(interval: _Interval, lines: Lines, fraction: float) -> list[f
     left, right, length = interval.left, interval.right, interval.length
     if interval.meeting is not None:
         return [interval.meeting]
+    place = abs(left.t) + abs(right.t) + lines.scale[interval.line]
+    if length < 1e-11 * place or interval.depth > 60:
+        return []
     if max(left.step, right.step) > max(0.025, 5 * fraction) * length:  # the steps reach over too much of it
         return [left.t, left.t + fraction * length, right.t, right.t - fraction * length]
     if _follows(left, right.t, right.value, right.bar) and _follows(right, left.t, left.value, left.bar):
         return None
-    place = abs(left.t) + abs(right.t) + lines.scale[interval.line]
-    if length < 1e-12 * place or interval.depth > 90:
-        return []
     t = _meet(left, right)
     if t is not None and left.t < t < right.t:
         margin = fraction * min(length, lines.scale[interval.line] + abs(t))

@@ -63,6 +63,19 @@ def draw_lines(
     return Lines(origins, directions, low, high, scale)
 
 
+def line_through(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Lines:
+    """The lines through pairs of points, clipped to the domain."""
+    directions = goals - starts
+    apart = np.linalg.norm(directions, axis=1)
+    directions = directions / apart[:, None]
+    if np.all(domain.contains(FAR * directions)):
+        scale = np.maximum(np.linalg.norm(starts, axis=1), apart)
+        return Lines(starts, directions, -FAR * scale, FAR * scale, scale)
+    high = clip_to_domain(domain, starts, directions)
+    low = -clip_to_domain(domain, starts, -directions)
+    return Lines(starts, directions, low, high, np.maximum(np.maximum(high, -low), 1e-300))
+
+
 def clip_to_domain(domain: Domain, origins: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """How far each ray from ``origins`` may go before it leaves a convex bounded domain."""
     reach = np.full(len(origins), 1.0)
