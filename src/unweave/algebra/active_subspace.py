@@ -31,14 +31,16 @@ class ActiveSubspace:
 
 
 def estimate_active_subspace(
-    gradients: np.ndarray, *, floor: float = 1e-12, dimension: int | None = None
+    gradients: np.ndarray, *, floor: float = 1e-12, dimension: int | None = None, least_gap: float = 10.0
 ) -> ActiveSubspace:
     """The span of gradients (n, d); the dimension is read off the spectrum unless it is given.
 
     ``floor`` is the relative error of the gradients: smaller singular values are taken for it.
     """
     _, spectrum, rows = np.linalg.svd(gradients, full_matrices=False)
-    rank = choose_rank(spectrum, floor) if dimension is None else min(dimension, len(rows))
+    rank = (
+        choose_rank(spectrum, floor, least_gap=least_gap) if dimension is None else min(dimension, len(rows))
+    )
     return ActiveSubspace(rows[:rank].T, spectrum)
 
 

@@ -53,7 +53,12 @@ class MatrixSpan:
 
 
 def estimate_span(
-    matrices: np.ndarray, *, dimension: int | None = None, floor: float = 1e-12, gram: bool | None = None
+    matrices: np.ndarray,
+    *,
+    dimension: int | None = None,
+    floor: float = 1e-12,
+    least_gap: float = 10.0,
+    gram: bool | None = None,
 ) -> MatrixSpan:
     """The span of symmetric matrices (n, d, d); its dimension is read off the spectrum unless given.
 
@@ -75,7 +80,11 @@ def estimate_span(
         basis, floor = vectors[:, ::-1].T, max(floor, 1e-7)
     else:
         _, spectrum, basis = np.linalg.svd(rows, full_matrices=False)
-    rank = choose_rank(spectrum, floor) if dimension is None else min(dimension, len(spectrum))
+    rank = (
+        choose_rank(spectrum, floor, least_gap=least_gap)
+        if dimension is None
+        else min(dimension, len(spectrum))
+    )
     return MatrixSpan(np.ascontiguousarray(basis[:rank]), spectrum, matrices.shape[-1])
 
 

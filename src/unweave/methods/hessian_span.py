@@ -23,6 +23,7 @@ gradient descent. It needs the widths. The figures of each stage, with the a pos
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,7 @@ from unweave.algebra.whitening import whitened_components
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span_layers import (
     Deparametrised,
+    SecondLayer,
     complete_directions,
     descend,
     find_second_layer,
@@ -58,7 +60,7 @@ from unweave.probes.derivatives import (
     estimate_hessians,
     estimate_length,
 )
-from unweave.refine.levenberg_marquardt import Settings, fit_network
+from unweave.refine.levenberg_marquardt import Fit, Settings, fit_network
 from unweave.refine.polish import polish
 
 EXACT_GAP = 300.0
@@ -83,9 +85,11 @@ class SpanOptions:
     """Hessians at scattered points per active direction before a second hidden layer is assumed."""
     num_rounds: int = 3
     """How often base points are added when the first layer is incomplete or the fit fails."""
-    num_attempts: int = 8
+    num_attempts: int = 6
     """Starts of the fit of all parameters: three slopes, then random second layers."""
     samples_per_parameter: float = 4.0
+    time_limit: float = 180.0
+    """Seconds after which no further start or round begins."""
     as_stated: bool = False
     num_hessians: int = 1000
     step: float = 1e-5
@@ -123,6 +127,7 @@ class _Run:
 
     def __post_init__(self):
         self.rng = self.problem.rng(200)
+        self.deadline = time.monotonic() + self.options.time_limit
         self.size = self.meter.input_size
 
     def recover(self) -> Finding:
@@ -207,12 +212,13 @@ class _Run:
                 break
             count = min(int(1.5 * count) + 1, most)
         self.details["hessian_spectrum"] = span.spectrum
-        if span.dimension >= min(len(matrices), widest):
+        # beyond d(d-1)/2 squares a span contains other rank-one matrices as well
+        if span.dimension >= len(matrices) or span.dimension > widest - directions:
             return None
         if hidden is not None and span.dimension != hidden[0]:
             span = estimate_span(matrices, dimension=hidden[0], gram=False)
         vectors = self._components(span)
-        if len(vectors) < span.dimension:
+        if len(vectors) != span.dimension:
             return None
         self.details["checks"] = check_components(span, vectors).to_dict()
         return self._finish_shallow(points, hessians, vectors, basis)
@@ -270,11 +276,13 @@ class _Run:
         spans: list[MatrixSpan] = []
         near: np.ndarray | None = None
         finding = self._nothing("no base points")
-        for _ in range(self.options.num_rounds):
+        for turn in range(self.options.num_rounds):
+            if turn and time.monotonic() > self.deadline:
+                break
             first = self._first_layer(basis, spans)
             num_found, first = len(first), complete_directions(first)
             self.details["first_layer"] = first @ basis.T
-            if num_found < 0.85 * width:
+            if num_found < 0.75 * width:
                 reason = f"{num_found} of {width} first-layer directions were found in the common span"
                 finding = self._nothing(f"{reason}; use method='in-domain'")
                 continue
@@ -284,7 +292,7 @@ class _Run:
             num_second = None if hidden is None else hidden[1]
             second = find_second_layer(near, first, self.rng, width=num_second, floor=1e-3)
             self.details.update(second_spectrum=second.spectrum, second_layer=second.vectors)
-            finding = self._reconstruct(first @ basis.T, second.vectors, second.width)
+            finding = self._reconstruct(first @ basis.T, second)
             if finding.network is not None:
                 break
         return finding
@@ -308,30 +316,48 @@ class _Run:
         offsets = spread * self.unit * self.rng.standard_normal((count, self.size))
         return self._hessians(base + offsets @ basis @ basis.T, basis)
 
-    def _reconstruct(self, rows: np.ndarray, profiles: np.ndarray, width: int) -> Finding:
-        """All parameters from the directions of both layers, or of the first alone with random second ones."""
-        names = ["tanh", "tanh", "identity"]
-        shape = Network([rows, np.ones((width, len(rows))), np.ones((1, width))], [None] * 3, names)
-        x, y = self._samples(shape)
-        best, alternatives = None, {}
+    def _reconstruct(self, rows: np.ndarray, second: SecondLayer) -> Finding:
+        """All parameters from the directions of both layers, at the least width of the second that fits."""
+        hidden = self.problem.hidden
+        widths = [second.width] if hidden is not None else [second.width + k for k in (-1, 0, 1)]
+        alternatives: dict[str, float] = {}
+        for width in widths:
+            if width < 1:
+                continue
+            names = ["tanh", "tanh", "identity"]
+            shape = Network([rows, np.ones((width, len(rows))), np.ones((1, width))], [None] * 3, names)
+            x, y = self._samples(shape)
+            fit = self._fit_all(rows, second.vectors, width, x, y, alternatives)
+            if fit.rms <= max(1e-8, 30 * self.problem.precision.relative):
+                polished = polish(fit.network, x, y, noise=self.problem.precision.noise)
+                spare = ("layer 2: a unit could be removed",) if polished.null_directions.shape[1] else ()
+                return Finding(
+                    polished.network, undetermined=spare, alternatives=alternatives, details=self.details
+                )
+        best = min(alternatives.values())
+        reason = f"both layers were read but the fit of all parameters stopped at {best:.1e}"
+        return self._nothing(f"{reason}; use method='in-domain'", alternatives)
+
+    def _fit_all(self, rows, profiles, width: int, x, y, alternatives: dict[str, float]) -> Fit:
+        """The best of a few starts: the second layer as found at three slopes, then random ones."""
+        best: Fit | None = None
         for attempt in range(self.options.num_attempts):
-            for name in self.activations:
+            leading = sorted(self.activations, key=lambda a: alternatives.get(a, 0.0))
+            for name in leading if attempt == 0 else leading[:2]:
+                if best is not None and time.monotonic() > self.deadline:
+                    return best
                 slope = act.get(name).scale / self.unit * (1.0, 1.7, 0.6)[attempt % 3]
                 known = profiles if attempt < 3 and len(profiles) == width else None
                 start = self._start(name, slope, rows, known, width, x, y)
-                settings = Settings(max_steps=120, damping=1e-3, stall_steps=25)
+                left = max(self.deadline - time.monotonic(), 1.0)
+                settings = Settings(max_steps=120, damping=1e-3, stall_steps=25, time_limit=left)
                 fit = fit_network(start, x, y, settings=settings)
                 alternatives[name] = min(alternatives.get(name, np.inf), fit.rms)
-                if best is None or fit.rms < best.rms:
-                    best = fit
+                best = fit if best is None or fit.rms < best.rms else best
             if best is not None and best.rms < 1e-9:
                 break
         assert best is not None
-        if best.rms > max(1e-6, 30 * self.problem.precision.relative):
-            reason = f"both layers were read but the fit of all parameters stopped at {best.rms:.1e}"
-            return self._nothing(f"{reason}; use method='in-domain'", alternatives)
-        network = polish(best.network, x, y, noise=self.problem.precision.noise).network
-        return Finding(network, alternatives=alternatives, details=self.details)
+        return best
 
     def _start(self, name: str, slope: float, rows, profiles, width: int, x, y) -> Network:
         """Where the fit of all parameters begins; without profiles the second layer is random."""
