@@ -195,7 +195,7 @@ def inexact(num_trials: int, quick: bool) -> list[Trial]:
 
 def large(num_trials: int, quick: bool) -> list[Trial]:
     sizes = [(30, 3), (30, 9), (30, 15), (45, 14), (45, 23)]
-    trials = [t for s in sizes for t in scenarios(1, quick, (s,))]
+    trials = [t for s in sizes for t in scenarios(num_trials, quick, (s,))]
     shallow_sizes = [(30, 60), (50, 100), (100, 100)]
     return trials + [
         Trial(
@@ -264,6 +264,51 @@ def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | Non
     return float(np.sqrt(np.mean((error / used.standard_errors) ** 2)))
 
 
+def time_steps(sizes: tuple[int, ...]) -> None:
+    """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
+    from unweave.refine.accelerated import AcceleratedProblem
+    from unweave.refine.devices import has_accelerator
+    from unweave.refine.layout import Layout
+    from unweave.refine.levenberg_marquardt import HostProblem, Settings, descend
+
+    rng = np.random.default_rng(0)
+    settings = Settings(target=0.0, max_steps=4, stall_steps=0)
+    logs: dict[str, list[tuple[float, float]]] = {}
+    for width in sizes:
+        network = random_network((30, width, width // 2, 1), "tanh", 1)
+        layout, p = Layout.of(network), network.num_parameters
+        x = rng.standard_normal((5 * p, 30))
+        y = network(x)
+        start = network.flat() * (1 + 0.3 * rng.standard_normal(p))
+
+        def residual(theta, layout=layout, x=x, y=y):
+            return (layout.forward(theta, x) - y).ravel()
+
+        def linearise(theta, layout=layout, x=x, y=y):
+            outputs, jacobian = layout.linearise(theta, x)
+            return (outputs - y).ravel(), jacobian
+
+        problems = {"accelerator": AcceleratedProblem(layout, x, y)} if has_accelerator() else {}
+        if p < 5500:
+            problems["CPU"] = HostProblem(residual, linearise, None, y.size)
+        for name, problem in problems.items():
+            if name == "accelerator":
+                descend(problem, start, 1.0, settings)  # compiles
+            began = time.monotonic()
+            num_steps = descend(problem, start, 1.0, settings).num_steps
+            seconds = (time.monotonic() - began) / num_steps
+            logs.setdefault(name, []).append((np.log(p), np.log(seconds)))
+            gigabytes = 8e-9 * (5 * p * p + 3 * p * p)
+            print(
+                f"{p:6d} parameters  {name:12s} {1e3 * seconds:9.1f} ms a step  about {gigabytes:.2f} GB",
+                flush=True,
+            )
+    for name, points in logs.items():
+        if len(points) > 2:
+            slope = np.polyfit(*np.array(points[-3:]).T, 1)[0]
+            print(f"{name}: time grows like parameters^{slope:.2f} over the last three sizes", flush=True)
+
+
 def report(cell: str, rows: list[dict]) -> str:
     exact = sum(r["exact"] and r["within"] for r in rows)
     false = sum(r["claimed"] and not r["exact"] for r in rows)
@@ -285,10 +330,16 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gpu", action="store_true", help="the large cells, coarser in the number of points")
+    parser.add_argument(
+        "--steps", action="store_true", help="time of one step against the number of parameters"
+    )
     parser.add_argument("--time-limit", type=float, default=120.0)
     parser.add_argument("--match", default="", help="only cells whose name contains this")
     parser.add_argument("--out", type=Path, default=None, help="write every trial as JSON lines")
     arguments = parser.parse_args()
+    if arguments.steps:
+        time_steps((10, 20, 30, 44) if arguments.quick else (10, 20, 30, 44, 60, 80, 110))
+        return
     cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
     num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)
     effort = Effort(growth=1.35) if arguments.gpu else None

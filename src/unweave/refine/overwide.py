@@ -57,7 +57,9 @@ class Effort:
     num_last: int = 4
     """The same once no more points can be had."""
     review: int = 4
-    """All candidates are tried at every so many sizes, the two leading ones between."""
+    """All candidates are tried at every so many sizes, the two leading ones between ..."""
+    costly: int = 2000
+    """... and only the one leading candidate above this many residuals."""
     time_limit: float = 600.0
 
     def shape(self, depth: int, turn: int) -> Shape:
@@ -219,10 +221,9 @@ class _Ranking:
                 self._scores[candidate] = attempt.student.fresh_residual(x[fresh], y[fresh])
         self._latest.clear()
         ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
-        if len(ranked) <= 2:
-            return ranked
+        num_leading = 1 if y.size > self._effort.costly else 2
         if turn % self._effort.review:
-            return ranked[:2]
+            return ranked[:num_leading]
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
         return [c for c in ranked if c.depth <= 2 or c.activation in activations]
 

@@ -60,7 +60,7 @@ def prune(
         plan = plan_removals(layout, best, x, y, stop=affordable)
         size = _up_to_the_gap(plan, affordable)
         while size:
-            narrow, indices = layout.without(_kept(layout, plan[:size]))
+            narrow, indices = layout.without(units_kept(layout, plan[:size]))
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
             num_removed = layout.num_parameters - narrow.num_parameters
             limit = _allowed(best.rms, num_removed, y.size) if noisy else accept
@@ -150,7 +150,8 @@ def _put(array: Any, where: Any, value: float, xp: ModuleType) -> Any:
     return array
 
 
-def _kept(layout: Layout, removals: list[Removal]) -> list[np.ndarray]:
+def units_kept(layout: Layout, removals: list[Removal]) -> list[np.ndarray]:
+    """Which units are left after the removals, one array of booleans a hidden layer."""
     kept = [np.ones(width, dtype=bool) for width in layout.hidden]
     for removal in removals:
         kept[removal.layer][removal.unit] = False

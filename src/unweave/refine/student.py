@@ -18,7 +18,7 @@ from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.refine.polish import Polished, polish
-from unweave.refine.prune import AFFORDABLE, prune
+from unweave.refine.prune import AFFORDABLE, plan_removals, prune, units_kept
 from unweave.refine.standard import Standard
 from unweave.refine.starts import draw_start
 
@@ -30,6 +30,8 @@ STALLED = 2e-3
 """A start that stops gaining above this residual, relative likewise, is given up."""
 SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
+MAX_WALK = 8
+"""Rounds of removals that a slowly converging student may take."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
 
@@ -178,9 +180,40 @@ def narrow_down(
         deadline=deadline,
     )
     if fit.rms > accept and floor == 0:
-        fit = fit_layout(layout, fit.parameters, u, v, settings=replace(full, time_limit=time_left()))
+        full = replace(full, time_limit=time_left())
+        layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
         if fit.rms <= accept:
             layout, fit = prune(
                 layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
             )
+    return layout, fit
+
+
+def _walk_down(
+    layout: Layout,
+    fit: Minimum,
+    u: np.ndarray,
+    v: np.ndarray,
+    accept: float,
+    affordable: float,
+    settings: Settings,
+    deadline: float,
+) -> tuple[Layout, Minimum]:
+    """Converge where surplus units make convergence slow: after a long fit, drop units as long as the narrower
+    student does no worse with the same effort, and stop at the first one that is exact.
+    """
+    fit = fit_layout(layout, fit.parameters, u, v, settings=settings)
+    for _ in range(MAX_WALK):
+        if fit.rms <= accept or time.monotonic() > deadline:
+            break
+        plan = plan_removals(layout, fit, u, v, stop=affordable)
+        while plan:
+            narrow, indices = layout.without(units_kept(layout, plan))
+            trial = fit_layout(narrow, plan[-1].parameters[indices], u, v, settings=settings)
+            if trial.rms <= max(accept, fit.rms) or time.monotonic() > deadline:
+                break
+            plan = plan[: len(plan) // 2]
+        if not plan or trial.rms > max(accept, fit.rms):
+            break
+        layout, fit = narrow, trial
     return layout, fit
