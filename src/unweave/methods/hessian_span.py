@@ -145,7 +145,7 @@ class _Run:
         return self._two_layers(basis)
 
     def _measure_length(self) -> None:
-        points = self._points(6, 1.0)
+        points = self._points(10, 1.0)
         cloud = self._points(32, 1.0)
         longest = float(np.sqrt(np.mean(np.var(cloud, axis=0)))) * np.sqrt(self.size) / 2
         with self.meter.stage("length"):

@@ -70,12 +70,14 @@ def _fit_unit(t: np.ndarray, values: np.ndarray, phi: Activation) -> tuple[float
     norms = np.linalg.norm(shapes, axis=1)
     explained = np.linalg.norm(shapes @ values, axis=1) / np.where(norms > 0, norms, np.inf)
     best = (float(grid[0]), float(shifts[0]), np.inf)
-    for i in np.argsort(-explained)[:12:4]:
+    for i in np.argsort(-explained)[:60:6]:
         found = least_squares(
             lambda p: unexplained(np.exp(p[0]) * t + p[1]), [np.log(grid[i]), shifts[i]], max_nfev=60
         )
         if 2 * found.cost < best[2]:
             best = (float(np.exp(found.x[0])), float(found.x[1]), float(2 * found.cost))
+        if best[2] <= 1e-10 * float(np.sum(values**2)):
+            break
     return best
 
 

@@ -114,11 +114,11 @@ def second_differences(
 def estimate_length(
     meter: Meter, precision: Precision, points: np.ndarray, rng: np.random.Generator, *, longest: float = 1.0
 ) -> float:
-    """Over which length along a coordinate the function bends, from directional second differences.
+    """Over which length along a random direction the function bends: 1/k for a wave of frequency k.
 
-    ``L^2`` is the median of ``|f'| / |f'''|`` in spirit; measured as ``sqrt(|f''| / |f''''|)`` on five
-    equally spaced points a direction, at the longest spacing (halved from ``longest``) where the two still
-    agree in order of magnitude. Four questions a point and spacing.
+    On five equally spaced points a direction the fourth differences are ``4 sin^2(kh/2)`` times the second
+    ones; the spacing is halved from ``longest`` until that factor is well below its maximum. Four questions a
+    point and spacing.
     """
     directions = rng.standard_normal(points.shape)
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
@@ -132,8 +132,9 @@ def estimate_length(
             second = values[:, 1] - 2 * values[:, 2] + values[:, 3]
             fourth = values[:, 0] - 4 * values[:, 1] + 6 * values[:, 2] - 4 * values[:, 3] + values[:, 4]
             bend, bent = float(np.sqrt(np.mean(second**2))), float(np.sqrt(np.mean(fourth**2)))
-            if bent <= 0.5 * bend or bend <= 20 * precision.noise:
-                return spacing * float(np.clip(np.sqrt(bend / max(bent, 1e-300)), 1.0, 2.0))
+            if bent <= bend or bend <= 20 * precision.noise:
+                phase = 2 * float(np.arcsin(np.clip(np.sqrt(bent / max(bend, 1e-300)) / 2, 0.25, 1.0)))
+                return spacing / phase
         spacing /= 2
     return spacing
 
