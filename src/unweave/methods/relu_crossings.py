@@ -180,11 +180,11 @@ def _read(tasks, rows, result, answers, bar, reach, shift) -> np.ndarray:
         bend_across = far_up[n] - far_down[n] - near_up[n] + near_down[n]
         weight = float(output @ bend_across)
         centre = output @ (near_up[n] - near_down[n] - size * (up + down))
-        slack = 1e-5 * jump + 8 * SAFETY * bar[n]
+        slack = 1e-6 * jump + 8 * SAFETY * bar[n]
         clean = (
             abs(bend - jump) <= slack
             and twist <= slack
-            and abs(centre) <= 1e-3 * jump + slack
+            and abs(centre) <= slack
             and abs(weight) <= 0.45 * jump
             and np.linalg.norm(bend_across - weight * output) <= slack
         )

@@ -27,7 +27,7 @@ from unweave.methods.relu_stack import Stack, fit_stack, orient_first_layer
 from unweave.oracles.meter import Meter
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import line_through
+from unweave.probes.lines import draw_lines, line_through
 from unweave.probes.planes import Planes, measure_planes
 
 
@@ -76,6 +76,7 @@ class ReluLayers:
                             units = [*units, start_unit(planes, kink)]
                             measure_crossings(inquiry, planes, units, rng)
                     orientation = orient_first_layer(planes, units)
+            orientation = np.where(orientation == 0, orient_first_layer(planes, units), orientation)
             units = _distinct(units, planes)
             found, predicted, left = audit(units, planes, first.lines, first.kinks)
             units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
@@ -92,18 +93,22 @@ class ReluLayers:
         domain, d = inquiry.meter.domain, inquiry.input_size
         residual = inquiry.against(stack)
         with inquiry.meter.stage("fresh points"):
-            x = _spread_points(inquiry, first, 200, rng)
+            x = _spread_points(inquiry, first, max(300, min(600, 20 * len(first.planes))), rng)
             miss, bars = residual.ask(x)
-        size = np.max(np.abs(miss), axis=1)
-        allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
-        wrong, right = x[size > allowed], x[size <= allowed]
-        if not len(wrong):
+            size = np.max(np.abs(miss), axis=1)
+            allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
+            wrong, right = x[size > allowed], x[size <= allowed]
+            if len(wrong):
+                starts = wrong[rng.integers(len(wrong), size=4)]
+                goals = right[rng.integers(len(right), size=4)] if len(right) else rng.standard_normal((4, d))
+                lines = line_through(domain, starts, goals)
+                kinks = find_kinks(residual, lines)
+            else:
+                lines = draw_lines(domain, 8, d, rng)
+                kinks = find_kinks(residual, lines, num_nodes=12)
+        if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
             return False, first.deeper.take([])
-        starts = wrong[rng.integers(len(wrong), size=4)]
-        goals = right[rng.integers(len(right), size=4)] if len(right) else rng.standard_normal((4, d))
         with inquiry.meter.stage("second layer"):
-            lines = line_through(domain, starts, goals)
-            kinks = find_kinks(residual, lines)
             open_kinks = []
             for line, found in enumerate(kinks):
                 borders = known_breaks(second.units, first, lines, line)

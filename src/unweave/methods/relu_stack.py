@@ -14,6 +14,7 @@ import numpy as np
 from unweave.algebra.signs import solve_signs
 from unweave.methods.base import Finding
 from unweave.methods.relu_preactivation import PreActivation
+from unweave.methods.relu_refine import refine_network
 from unweave.network import Network
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.planes import Planes
@@ -71,6 +72,7 @@ def fit_stack(
     inquiry: Inquiry, planes: Planes, units: list[PreActivation], orientation: np.ndarray, max_points: int = 4000
 ) -> Stack:
     """The network with these planes and units whose output layer fits the questions asked so far."""
+    units = [u for u in units if np.any(u.known & (np.abs(u.weights) > 1e-9 * np.linalg.norm(u.gradient)))]
     orientation = np.where(orientation == 0, 1.0, orientation)
     rows, offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
     second = np.array([np.where(u.known, u.weights, 0.0) for u in units]).reshape(len(units), len(planes))
@@ -78,6 +80,7 @@ def fit_stack(
     points = np.array([u.point for u in units]).reshape(len(units), inquiry.input_size)
     biases = -np.einsum("lm,lm->l", second, np.maximum(points @ rows.T + offsets, 0.0))
     x, answers = inquiry.meter.transcript()
+    everything = x, answers, inquiry.bars(x, answers)
     if len(x) > max_points:
         chosen = np.linspace(0, len(x) - 1, max_points).astype(int)
         x, answers = x[chosen], answers[chosen]
@@ -97,10 +100,13 @@ def fit_stack(
     else:
         signs, rest = _signs_with_rest(vectors, tilt, error)
         warnings = ("layer 2 contains units that are always active: only their sum is visible",)
-    network = _assemble(rows, offsets, signs, second, biases, outputs, constant, rest)
+    size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
+    used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)
+    network = _assemble(rows[used], offsets[used], signs, second[:, used], biases, outputs, constant, rest[used])
     open_weights = tuple(
         f"layer 2, unit {i}: weight of first-layer unit {j}" for i, u in enumerate(units) for j in np.flatnonzero(~u.known)
     )
+    network = refine_network(network, *everything)
     num_rest = len(network.weights[1]) - len(units)
     open_rest = tuple(
         f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum" for i in range(num_rest)
