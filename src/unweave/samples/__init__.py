@@ -1,0 +1,1 @@
+"""Where data comes from, and what can be read from samples alone."""
