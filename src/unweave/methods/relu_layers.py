@@ -19,6 +19,7 @@ from unweave.methods.relu_crossings import measure_crossings
 from unweave.methods.relu_first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu_preactivation import (
     PreActivation,
+    absorb,
     explains,
     read_active_weights,
     start_unit,
@@ -65,6 +66,10 @@ class ReluLayers:
         """The second layer with the units behind ``kinks`` added, and those that do not show where they should dropped."""
         planes, units, orientation = first.planes, second.units, second.orientation
         for _ in range(3):
+            open_kinks = [
+                i for i in range(len(kinks)) if not any(absorb(unit, planes, kinks.take([i])) for unit in units)
+            ]
+            kinks = kinks.take(open_kinks)
             with inquiry.meter.stage("second layer"):
                 if _independent(planes):
                     units, orientation = read_active_weights(planes, kinks, units, orientation)

@@ -72,6 +72,33 @@ def explains(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float
     return bool(apart <= tolerance * size and there <= tolerance * size * (1 + np.linalg.norm(x[0] - unit.point)))
 
 
+def absorb(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float = 1e-6) -> bool:
+    """Learn unknown weights from another kink of the same unit; False (and nothing learnt) if it is not one.
+
+    The gradient there differs from what the known weights give by the unknown bends crossed on the way.
+    """
+    if unit.output @ kink.jumps[0] < (1 - 1e-6) * np.linalg.norm(kink.jumps[0]):
+        return False
+    x = kink.points
+    heights = (x @ planes.normals.T + planes.offsets)[0]
+    turned = np.flatnonzero(~unit.known & (np.sign(heights) != unit.sides))
+    if not 0 < len(turned) < planes.normals.shape[1]:
+        return False
+    measured = np.linalg.norm(kink.jumps[0]) * kink.normals[0]
+    size = np.linalg.norm(measured)
+    slope, value = unit.slopes(planes, x)[0], unit.values(planes, x)[0]
+    bends = -unit.sides[turned] * planes.normals[turned].T
+    for orientation in (1.0, -1.0):
+        weights = np.linalg.lstsq(bends, orientation * measured - slope, rcond=None)[0]
+        miss = np.linalg.norm(bends @ weights + slope - orientation * measured)
+        there = value + np.abs(heights[turned]) @ weights
+        slack = (tolerance + 30 * kink.errors[0]) * size
+        if miss <= slack and abs(there) <= slack * (1 + np.linalg.norm(x[0] - unit.point)):
+            unit.weights[turned], unit.known[turned] = weights, True
+            return True
+    return False
+
+
 def read_active_weights(
     planes: Planes, kinks: Planes, units: list[PreActivation], orientation: np.ndarray
 ) -> tuple[list[PreActivation], np.ndarray]:
