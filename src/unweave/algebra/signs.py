@@ -96,7 +96,7 @@ def _judge(vectors, target, error, candidates: np.ndarray, complete: bool) -> Si
 def _enumerate_free(equations: np.ndarray, right: np.ndarray, error: float) -> tuple[np.ndarray, bool]:
     """Enumerate the signs outside a pivoted basis; the basis follows by a linear solve."""
     rank, m = equations.shape
-    _, _, order = scipy.linalg.qr(equations, pivoting=True, mode="economic")
+    order = np.asarray(scipy.linalg.qr(equations, pivoting=True, mode="r")[-1])
     basis, free = order[:rank], order[rank:]
     inverse = np.linalg.inv(equations[:, basis])
     shift, slope = inverse @ right, inverse @ equations[:, free]

@@ -1,8 +1,8 @@
 """Signs from a short lattice vector: for more vectors than can be enumerated.
 
 With y = (s + 1)/2 in {0, 1} the equations ``A s = target`` say that one integer combination of the rows
-``(2 e_i, K A_i)`` and ``(1, ..., 1, K target')`` is the vector (s, about 0), by far the shortest of its lattice when the
-equations carry more bits than there are signs (Lagarias and Odlyzko 1985; Coster et al. 1992). The basis is reduced
+``(2 e_i, K A_i)`` and ``(1, ..., 1, K target')`` is the vector (s, about 0), by far the shortest of its lattice
+when the equations carry more bits than there are signs (Lagarias and Odlyzko 1985; Coster et al. 1992). The basis is reduced
 by LLL; K grows step by step, which keeps the reduction well inside double precision.
 """
 
@@ -50,7 +50,7 @@ def _read(combination: np.ndarray, m: int) -> np.ndarray:
 
 
 def _with_relations(signs: np.ndarray, combination: np.ndarray) -> np.ndarray:
-    """The solutions, and those reached from the first by a short relation among the vectors (the caller checks them)."""
+    """The solutions, and those reached from the first by a short relation among the vectors, to be checked."""
     vectors = _embed(combination)
     relations = vectors[(vectors[:, -1] == 0) & (np.max(np.abs(vectors), axis=1) == 2), :-1]
     others = np.concatenate([signs[0] + relations, signs[0] - relations, signs])

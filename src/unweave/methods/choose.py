@@ -21,6 +21,7 @@ METHODS = {
     "hessian-span": ("hessian_span", "HessianSpan"),
     "in-domain": ("in_domain", "InDomain"),
     "relu-lines": ("relu_lines", "ReluLines"),
+    "relu-layers": ("relu_layers", "ReluLayers"),
     "ridge": ("ridge", "Ridge"),
 }
 """Every method by name: the module it lives in and its class, imported when it is chosen."""

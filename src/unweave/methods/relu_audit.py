@@ -14,7 +14,10 @@ from unweave.probes.planes import Planes
 
 def predict_zeros(unit: PreActivation, planes: Planes, lines: Lines, line: int) -> np.ndarray:
     """Where the unit changes sign along a line, as far as it is known there."""
-    rate, height = planes.normals @ lines.directions[line], planes.normals @ lines.origins[line] + planes.offsets
+    rate, height = (
+        planes.normals @ lines.directions[line],
+        planes.normals @ lines.origins[line] + planes.offsets,
+    )
     with np.errstate(divide="ignore", invalid="ignore"):
         crossings = -height / rate
     inside = np.isfinite(crossings) & (crossings > lines.low[line]) & (crossings < lines.high[line])

@@ -1,8 +1,9 @@
 """The weight with which a second-layer unit reads one first-layer unit, from six targeted queries.
 
-At a point where the unit's zero set crosses plane j, take v along the zero set's normal within the plane and w across
-the plane along the zero set. The second difference of f over +-D v and +-delta w sees only the bend of the zero set:
-it equals (output direction) * weight_j * delta, whatever else is active nearby, and errors of the model's offset cancel.
+At a point where the unit's zero set crosses plane j, take v along the zero set's normal within the plane and w
+across the plane along the zero set. The second difference of f over +-D v and +-delta w sees only the bend of the
+zero set: it equals (output direction) * weight_j * delta, whatever else is active nearby, and errors of the model's
+offset cancel.
 """
 
 from __future__ import annotations
@@ -61,6 +62,15 @@ def measure_crossings(
 
 def _plan(planes, units, number, wanted, failures, rng, inquiry: Inquiry, num_chains) -> list[_Crossing]:
     """Points where the zero set of a unit crosses unknown planes, as far from everything else as can be found."""
+    with np.errstate(
+        over="ignore", invalid="ignore"
+    ):  # Newton steps from afar may run away; they are filtered out
+        return _find_places(planes, units, number, wanted, failures, rng, inquiry, num_chains)
+
+
+def _find_places(
+    planes, units, number, wanted, failures, rng, inquiry: Inquiry, num_chains
+) -> list[_Crossing]:
     unit = units[number]
     inside = _wander(planes, unit, rng, num_chains, inquiry)
     tasks = []
@@ -85,7 +95,9 @@ def _plan(planes, units, number, wanted, failures, rng, inquiry: Inquiry, num_ch
         side_on = slope - np.outer(slope @ planes.normals[j], planes.normals[j])
         flat = np.linalg.norm(side_on, axis=1)
         score = np.where(placed & right, room * flat / np.maximum(size, 1e-300), 0.0)
-        score = np.where(inquiry.meter.domain.contains(x), score, 0.0) / (1 + 0.1 * np.linalg.norm(x, axis=1))
+        score = np.where(np.isfinite(score) & inquiry.meter.domain.contains(x), score, 0.0) / (
+            1 + 0.1 * np.linalg.norm(x, axis=1)
+        )
         best = int(np.argsort(-score)[min(failures[j], len(score) - 1)])
         if score[best] <= 1e-9:
             continue
@@ -164,7 +176,9 @@ def _measure(inquiry: Inquiry, tasks: list[_Crossing]) -> np.ndarray:
     answers, bars = inquiry.ask(np.concatenate([q[rows] for q in questions]))
     far_up, far_down, near_up, near_down, half_up, half_down = np.split(answers, 6)
     bar = np.max(np.split(bars, 6), axis=0)
-    return _read(tasks, rows, result, (far_up, far_down, near_up, near_down, half_up, half_down), bar, reach, shift)
+    return _read(
+        tasks, rows, result, (far_up, far_down, near_up, near_down, half_up, half_down), bar, reach, shift
+    )
 
 
 def _read(tasks, rows, result, answers, bar, reach, shift) -> np.ndarray:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.methods.relu_consistency import confirmed_planes, match_kinks
-from unweave.methods.relu_ridges import distinct_planes, plane_errors, same_plane
+from unweave.methods.relu_ridges import plane_errors, same_plane
 from unweave.probes.cells import Pieces, join_pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines
+from unweave.probes.lines import Lines, draw_lines, join_lines
 from unweave.probes.planes import Planes, join_planes, measure_planes
 
 
@@ -39,33 +39,31 @@ class FirstLayer:
 def find_first_layer(
     inquiry: Inquiry, rng: np.random.Generator, *, num_lines: int = 6, num_quiet: int = 2
 ) -> FirstLayer:
-    """Measure lines until ``num_quiet`` of them in a row show no new plane of the first layer."""
+    """Measure lines until ``num_quiet`` of them in a row show no new plane of the first layer.
+
+    The first line is drawn and measured as for one hidden layer, so that its answers are not paid for twice.
+    """
     meter = inquiry.meter
     with meter.stage("lines"):
-        lines = draw_lines(meter.domain, num_lines, inquiry.input_size, rng)
+        lines = draw_lines(meter.domain, 1, inquiry.input_size, rng)
         kinks = find_kinks(inquiry, lines)
-    seen: Planes | None = None
-    pieces: Pieces | None = None
-    first: Planes | None = None
+        seen, pieces = measure_planes(inquiry, lines, kinks, rng)
+        lines = join_lines(lines, draw_lines(meter.domain, num_lines - 1, inquiry.input_size, rng))
+        kinks = kinks + find_kinks(inquiry, lines.take(np.arange(1, num_lines)))
+    first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - 3)
     quiet = 0
-    for line in range(num_lines):
-        open_kinks = kinks
-        if first is not None:
-            open_kinks = [unexplained(first, lines, kinks, i) if i == line else _none(kinks[i]) for i in range(num_lines)]
-        else:
-            open_kinks = [kinks[i] if i == line else _none(kinks[i]) for i in range(num_lines)]
+    for line in range(1, num_lines):
+        open_kinks = [
+            unexplained(first, lines, kinks, i) if i == line else _none(kinks[i]) for i in range(num_lines)
+        ]
         with meter.stage("first layer"):
             planes, fresh = measure_planes(inquiry, lines, open_kinks, rng)
-        seen = planes if seen is None else join_planes([seen, planes])
-        pieces = fresh if pieces is None else join_pieces(pieces, fresh)
-        before = 0 if first is None else len(first)
+        seen, pieces = join_planes([seen, planes]), join_pieces(pieces, fresh)
+        before = len(first)
         first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - 3)
-        quiet = quiet + 1 if line and len(first) == before else 0
+        quiet = quiet + 1 if len(first) == before else 0
         if quiet >= num_quiet:
             break
-    assert seen is not None
-    assert pieces is not None
-    assert first is not None
     deeper = [i for i in range(len(seen)) if same_plane(first, seen.take([i])) is None]
     matches, _ = match_kinks(first, lines, kinks)
     deeper = [i for i in deeper if not _explained(seen.points[i], lines, kinks, matches)]

@@ -41,7 +41,7 @@ class ReluLayers:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
-        rng = problem.rng(42)
+        rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
         first = find_first_layer(inquiry, rng)
@@ -61,13 +61,20 @@ class ReluLayers:
         return stack.finding(False)
 
     def _add_units(
-        self, inquiry: Inquiry, first: FirstLayer, kinks: Planes, second: SecondLayer, rng: np.random.Generator
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        kinks: Planes,
+        second: SecondLayer,
+        rng: np.random.Generator,
     ) -> SecondLayer:
-        """The second layer with the units behind ``kinks`` added, and those that do not show where they should dropped."""
+        """The second layer with the units behind ``kinks`` added, less those that do not show where they should."""
         planes, units, orientation = first.planes, second.units, second.orientation
         for _ in range(3):
             open_kinks = [
-                i for i in range(len(kinks)) if not any(absorb(unit, planes, kinks.take([i])) for unit in units)
+                i
+                for i in range(len(kinks))
+                if not any(absorb(unit, planes, kinks.take([i])) for unit in units)
             ]
             kinks = kinks.take(open_kinks)
             with inquiry.meter.stage("second layer"):
@@ -141,7 +148,9 @@ class SecondLayer:
     orientation: np.ndarray
 
 
-def _spread_points(inquiry: Inquiry, first: FirstLayer, num_points: int, rng: np.random.Generator) -> np.ndarray:
+def _spread_points(
+    inquiry: Inquiry, first: FirstLayer, num_points: int, rng: np.random.Generator
+) -> np.ndarray:
     """Fresh points of the domain, and in an unbounded one at the scale where the planes are."""
     domain, d = inquiry.meter.domain, inquiry.input_size
     x = domain.sample(num_points, d, rng)

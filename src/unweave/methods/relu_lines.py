@@ -27,6 +27,11 @@ from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
 from unweave.probes.planes import measure_planes
 
+DEEPER = (
+    "kinks remain that no hyperplane explains: the model has more than one hidden layer of relu units, or is not "
+    "piecewise linear; try method='relu-layers'"
+)
+
 
 @dataclass(frozen=True)
 class ReluLines:
@@ -51,16 +56,14 @@ class ReluLines:
         else:
             with meter.stage("lines"):
                 ridges, pieces = find_ridges(inquiry, rng)
+            if looks_deeper(inquiry, ridges, meter):
+                return Finding(None, reason=DEEPER)
             with meter.stage("remeasured units"):
                 ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
         with meter.stage("unexplained kinks"):
             ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
         if not clean:
-            return Finding(
-                None,
-                reason="kinks remain that no hyperplane explains: the model has more than one hidden layer of relu "
-                "units, or is not piecewise linear; try method='relu-layers'",
-            )
+            return Finding(None, reason=DEEPER)
         if needs_lattice(len(ridges.planes), ridges.gradient.size):
             with meter.stage("remeasured units"):
                 ridges, pieces = sharpen(
@@ -87,7 +90,10 @@ class ReluLines:
                 if num_clean == 0:
                     return model, pieces, True
                 continue
-            if sum(len(k.positions) for k in kinks) > 2 * len(lines) * max(4, len(model.planes)):
+            many = (
+                max(4, 2 * len(model.planes)) if bounded or inquiry.coarse else max(3, len(model.planes) // 4)
+            )
+            if sum(len(k.positions) for k in kinks) > len(lines) * many:
                 return model, pieces, False
             missing, _ = measure_planes(residual, lines, kinks, rng)
             missing = distinct_planes(missing)
@@ -98,6 +104,14 @@ class ReluLines:
                 return model, pieces, False
             model, pieces = sharpen(inquiry, model, pieces, rng)
         return model, pieces, False
+
+
+def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:
+    """Whether the planes of one line fail at every point asked off that line; costs nothing."""
+    x, answers = meter.transcript("lines")
+    x, answers = x[:8], answers[:8]
+    size = np.max(np.abs(answers), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
+    return bool(np.all(np.max(np.abs(model(x) - answers), axis=1) > 1e-6 * size))
 
 
 def _some(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray | None:

@@ -53,7 +53,7 @@ def _refit(model: RidgeSum, x, answers, bars, num_steps: int) -> tuple[RidgeSum,
         previous = sides
         blocks = np.hstack([np.ones((len(x), 1)), sides / 2])
         design = (blocks[:, :, None] * extended[:, None, :]).reshape(len(x), -1) / bars[:, None]
-        q, r = scipy.linalg.qr(design, mode="economic")
+        q, r = np.linalg.qr(design)
         diagonal = np.abs(np.diag(r))
         if np.min(diagonal) < 1e-13 * np.max(diagonal):  # two planes with the same sides: the later one goes
             worst = int(np.argmin(diagonal)) // (d + 1) - 1

@@ -69,7 +69,9 @@ def explains(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float
     measured = np.linalg.norm(kink.jumps[0]) * kink.normals[0]
     apart = min(np.linalg.norm(slope - measured), np.linalg.norm(slope + measured))
     there = abs(unit.values(planes, x)[0])
-    return bool(apart <= tolerance * size and there <= tolerance * size * (1 + np.linalg.norm(x[0] - unit.point)))
+    return bool(
+        apart <= tolerance * size and there <= tolerance * size * (1 + np.linalg.norm(x[0] - unit.point))
+    )
 
 
 def absorb(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float = 1e-6) -> bool:

@@ -37,7 +37,7 @@ def refine_network(
         columns = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
         jacobian /= columns
         ridge = 1e-9 * np.eye(jacobian.shape[1])
-        q, r = scipy.linalg.qr(np.vstack([jacobian, ridge]), mode="economic", check_finite=False)
+        q, r = np.linalg.qr(np.vstack([jacobian, ridge]))
         step = scipy.linalg.solve_triangular(r, q[: len(residual)].T @ residual) / columns
         trial = _moved(best, step, first)
         size = _size(trial, x, answers, weights)
@@ -48,7 +48,8 @@ def refine_network(
 
 
 def _size(network: Network, x, answers, weights) -> float:
-    return float(np.sqrt(np.mean(((network(x) - answers) * weights[:, None]) ** 2)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(np.sqrt(np.mean(((network(x) - answers) * weights[:, None]) ** 2)))
 
 
 def _moved(network: Network, step: np.ndarray, first: int) -> Network:

@@ -16,7 +16,7 @@ from unweave.methods.relu_search import sharpen
 from unweave.probes.cells import Pieces, join_pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines
+from unweave.probes.lines import Lines, draw_lines, join_lines
 from unweave.probes.planes import join_planes, measure_planes, no_planes
 
 
@@ -33,7 +33,7 @@ def find_ridges_roughly(
             fresh = draw_lines(meter.domain, num_lines, d, rng)
             fresh_kinks = find_kinks(inquiry, fresh)
             more, more_pieces = measure_planes(inquiry, fresh, fresh_kinks, rng)
-        lines = fresh if lines is None else _join_lines(lines, fresh)
+        lines = fresh if lines is None else join_lines(lines, fresh)
         kinks += fresh_kinks
         planes = join_planes([planes, more])
         pieces = more_pieces if pieces is None else join_pieces(pieces, more_pieces)
@@ -52,13 +52,3 @@ def find_ridges_roughly(
             break
     assert pieces is not None
     return best, pieces, best_misfit < 3
-
-
-def _join_lines(one: Lines, two: Lines) -> Lines:
-    return Lines(
-        np.concatenate([one.origins, two.origins]),
-        np.concatenate([one.directions, two.directions]),
-        np.concatenate([one.low, two.low]),
-        np.concatenate([one.high, two.high]),
-        np.concatenate([one.scale, two.scale]),
-    )

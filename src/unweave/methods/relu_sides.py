@@ -130,7 +130,9 @@ def _leaky_signs(half: np.ndarray, tilt: np.ndarray, error: float) -> tuple[Sign
         return None
     signs = solution.signs * np.sign(total)
     determined = solution.determined if solution.num_solutions > 2 else np.ones(len(half), dtype=bool)
-    return SignSolution(signs, determined, solution.num_solutions, solution.complete), size / abs(total)
+    return SignSolution(signs, determined, solution.num_solutions, solution.complete), float(size) / abs(
+        total
+    )
 
 
 def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: tuple[str, ...]) -> Finding:

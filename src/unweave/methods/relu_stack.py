@@ -69,7 +69,11 @@ def orient_first_layer(planes: Planes, units: list[PreActivation]) -> np.ndarray
 
 
 def fit_stack(
-    inquiry: Inquiry, planes: Planes, units: list[PreActivation], orientation: np.ndarray, max_points: int = 4000
+    inquiry: Inquiry,
+    planes: Planes,
+    units: list[PreActivation],
+    orientation: np.ndarray,
+    max_points: int = 4000,
 ) -> Stack:
     """The network with these planes and units whose output layer fits the questions asked so far."""
     units = [u for u in units if np.any(u.known & (np.abs(u.weights) > 1e-9 * np.linalg.norm(u.gradient)))]
@@ -96,20 +100,27 @@ def fit_stack(
     open_signs: tuple[str, ...] = ()
     if found.signs is not None:
         signs, rest = found.signs, np.zeros_like(tilt)
-        open_signs = tuple(f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined))
+        open_signs = tuple(
+            f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined)
+        )
     else:
         signs, rest = _signs_with_rest(vectors, tilt, error)
         warnings = ("layer 2 contains units that are always active: only their sum is visible",)
     size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
     used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)
-    network = _assemble(rows[used], offsets[used], signs, second[:, used], biases, outputs, constant, rest[used])
+    network = _assemble(
+        rows[used], offsets[used], signs, second[:, used], biases, outputs, constant, rest[used]
+    )
     open_weights = tuple(
-        f"layer 2, unit {i}: weight of first-layer unit {j}" for i, u in enumerate(units) for j in np.flatnonzero(~u.known)
+        f"layer 2, unit {i}: weight of first-layer unit {j}"
+        for i, u in enumerate(units)
+        for j in np.flatnonzero(~u.known)
     )
     network = refine_network(network, *everything)
     num_rest = len(network.weights[1]) - len(units)
     open_rest = tuple(
-        f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum" for i in range(num_rest)
+        f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum"
+        for i in range(num_rest)
     )
     return Stack(
         network,
@@ -133,7 +144,9 @@ def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tupl
         sizes = np.maximum(misses, 1.0)
     misfit = float(np.median(misses))
     good = misses <= 10 * max(misfit, 1.0)
-    spread = float(np.sqrt(np.linalg.norm(np.linalg.pinv(design[good] * weights[good, None]), 2) ** 2)) * max(misfit, 1.0)
+    spread = float(np.sqrt(np.linalg.norm(np.linalg.pinv(design[good] * weights[good, None]), 2) ** 2)) * max(
+        misfit, 1.0
+    )
     return solution, misfit, spread
 
 
@@ -145,7 +158,9 @@ def _signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tup
         codes = 1.0 - 2.0 * ((np.arange(1 << num)[:, None] >> np.arange(num)) & 1)
         for chunk in np.array_split(codes, max(1, len(codes) // 1024)):
             rest = (tilt.ravel() - chunk @ vectors).reshape(len(chunk), *tilt.shape)
-            mixed = np.minimum(np.sum(np.maximum(rest, 0), axis=1), np.sum(np.maximum(-rest, 0), axis=1)).sum(axis=1)
+            mixed = np.minimum(np.sum(np.maximum(rest, 0), axis=1), np.sum(np.maximum(-rest, 0), axis=1)).sum(
+                axis=1
+            )
             total = np.sum(np.abs(rest), axis=(1, 2))
             score = mixed + 1e-6 * total
             if score.min() < best_score:

@@ -9,6 +9,7 @@ cancel exactly escape; on a random line that has probability zero. About six que
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -121,7 +122,7 @@ def _start(lines: Lines, ask, num_nodes: int, fraction: float) -> list[_Interval
         for node in range(num_nodes):
             i = 2 * (line * num_nodes + node)
             tangents.append(_tangent(parameters[i : i + 2], values[i : i + 2], bars[i : i + 2]))
-        intervals += [_Interval(line, a, b) for a, b in zip(tangents[:-1], tangents[1:], strict=True)]
+        intervals += [_Interval(line, a, b) for a, b in pairwise(tangents)]
     return intervals
 
 

@@ -32,10 +32,26 @@ class Lines:
         """The points at parameters ``t`` of the numbered ``lines``."""
         return self.origins[lines] + t[:, None] * self.directions[lines]
 
+    def take(self, rows: np.ndarray) -> Lines:
+        return Lines(
+            self.origins[rows], self.directions[rows], self.low[rows], self.high[rows], self.scale[rows]
+        )
+
     def middle(self, line: int, a: float, b: float) -> float:
         """The parameter halfway between ``a`` and ``b`` in angle."""
         scale = self.scale[line]
         return float(scale * np.tan((np.arctan(a / scale) + np.arctan(b / scale)) / 2))
+
+
+def join_lines(one: Lines, two: Lines) -> Lines:
+    """Both sets of lines in one value."""
+    return Lines(
+        np.concatenate([one.origins, two.origins]),
+        np.concatenate([one.directions, two.directions]),
+        np.concatenate([one.low, two.low]),
+        np.concatenate([one.high, two.high]),
+        np.concatenate([one.scale, two.scale]),
+    )
 
 
 def draw_lines(

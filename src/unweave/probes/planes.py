@@ -74,7 +74,7 @@ def measure_planes(
                     centres.append(middle)
                     widths.append(width)
             sides.append((line, float(t), cells[place], cells[place + 1]))
-    d, k = inquiry.input_size, inquiry.output_size
+    d = inquiry.input_size
     points = lines.points(np.array(owners, dtype=int), np.array(centres)) if centres else np.zeros((0, d))
     pieces = measure_pieces(inquiry, points, np.array(widths) / 5, rng)
     at = [lines.origins[line] + t * lines.directions[line] for line, t, _, _ in sides]
