@@ -342,7 +342,7 @@ def main() -> None:
         return
     cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
     num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)
-    effort = Effort(growth=1.35) if arguments.gpu else None
+    effort = Effort(growth=1.25) if arguments.gpu else None
     for name in cells:
         rows: dict[str, list[dict]] = {}
         trials = [t for t in CELLS[name](num_trials, arguments.quick) if arguments.match in t.cell]

@@ -67,7 +67,7 @@ class Effort:
         if not shapes and depth == 1:
             shapes = (Shape(1.8), Shape(2.2))
         elif not shapes and depth == 2:
-            shapes = (Shape(3.2, 0.35), Shape(2.8, 0.65))
+            shapes = (Shape(3.0, 0.4), Shape(3.5, 0.15), Shape(2.8, 0.7))
         elif not shapes:
             shapes = (Shape(3.2, 0.6), Shape(2.8, 0.75))
         return shapes[turn % len(shapes)]
