@@ -307,7 +307,7 @@ class _Run:
             matrices = local.reshape(-1, width, width)
             spans.append(estimate_span(matrices, dimension=width + extra, gram=False))
         common = common_span(spans, width)
-        self.details["common_spectrum"] = common.spectrum
+        self.details.update(common_spectrum=common.spectrum, common_span=common)
         found = find_components(common, self.rng, exact=False, max_rounds=6)
         self.details["checks"] = check_components(common, found.top(width).vectors).to_dict()
         return independent_directions(found.vectors, width)
