@@ -3,10 +3,11 @@
     python benchmarks/hessian_span.py --quick        (8,2), three trials a cell, about a minute
     python benchmarks/hessian_span.py                (12,3), (20,3), (30,3), (30,9): minutes a trial
 
-*projection*: |P - P'|_F^2 / dimension, of the span that the weights were looked for in (as stated: all weights, at
-the origin; improved: the first layer, common to all base points). *R_a*, *R_v*: share of the first layer's rows and
-the entangled second layer's directions with a squared distance below 0.05 from a found one. *exact*: every
-parameter to 1e-8 after alignment. As stated, the final descent is cut to --descent-steps. Seconds are CPU time.
+*projection*: |P - P'|_F^2 / dimension, of the span that the weights were looked for in (as stated: all
+weights, at the origin; improved: the first layer, common to all base points). *R_a*, *R_v*: share of the
+first layer's rows and the entangled second layer's directions with a squared distance below 0.05 from a
+found one. *exact*: every parameter to 1e-8 after alignment. As stated, the final descent is cut to
+--descent-steps. Seconds are CPU time.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from unweave import activations as act
 from unweave.algebra.matrix_span import MatrixSpan, projection_error, span_of_squares
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span import HessianSpan, SpanOptions
+from unweave.methods.hessian_span_stated import StatedOptions
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import measure_precision
 from unweave.oracles.resolve import resolve
@@ -70,7 +72,7 @@ def run(network: unweave.Network, activation: str, seed: int, options: SpanOptio
 
 def _stated_figures(network: unweave.Network, finding: Finding) -> tuple[float, float, float]:
     rows, second = network.weights[0], entangled(network)
-    span: MatrixSpan = finding.details["span"]
+    span = MatrixSpan(finding.details["span_basis"], finding.details["hessian_spectrum"], rows.shape[1])
     truth = span_of_squares(np.concatenate([rows, second]))
     found = finding.details["components"]
     return projection_error(span, truth), rate(found, rows), rate(found, second)
@@ -79,11 +81,10 @@ def _stated_figures(network: unweave.Network, finding: Finding) -> tuple[float, 
 def _improved_figures(network: unweave.Network, finding: Finding) -> tuple[float, float, float]:
     rows, details = network.weights[0], finding.details
     first = details.get("first_layer", np.zeros((0, rows.shape[1])))
-    error = (
-        np.nan
-        if "common_span" not in details
-        else projection_error(details["common_span"], span_of_squares(rows))
-    )
+    error = np.nan
+    if "common_basis" in details:
+        common = MatrixSpan(details["common_basis"], details["common_spectrum"], rows.shape[1])
+        error = projection_error(common, span_of_squares(rows))
     profiles = details.get("second_layer", np.zeros((0, len(first))))
     vectors = profiles @ first
     vectors = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-300)
@@ -118,7 +119,7 @@ def main() -> None:
     if options.sizes:
         cells = [tuple(map(int, options.sizes.split(",")))]
     count = options.trials or 3
-    stated = SpanOptions(as_stated=True, descent_steps=options.descent_steps)
+    stated = SpanOptions(as_stated=True, stated=StatedOptions(descent_steps=options.descent_steps))
     improved = SpanOptions(time_limit=180.0 if options.quick else 900.0)
     for m0, m1 in cells:
         for geometry in ("pod", "sphere"):

@@ -10,10 +10,12 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Ball, Network
+from unweave import activations as act
 from unweave.methods.base import Problem
 from unweave.methods.hessian_span import HessianSpan, SpanOptions
 from unweave.methods.hessian_span_layers import Deparametrised, complete_directions, find_second_layer
 from unweave.methods.hessian_span_shallow import curvature_coefficients, fit_units
+from unweave.methods.hessian_span_stated import StatedOptions
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import measure_precision
 from unweave.oracles.resolve import resolve
@@ -76,7 +78,7 @@ def test_inside_a_ball():
 
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid"])
-def test_two_hidden_layers_of_the_paper_end_to_end(activation):
+def test_two_hidden_layers_of_the_paper_end_to_end(activation, tmp_path):
     network = perturbed_orthogonal(8, 2, activation, 4)
     found = unweave.identify(
         network, method="hessian-span", activation=activation, hidden=(8, 2), domain=Ball(8.0), seed=4
@@ -85,6 +87,8 @@ def test_two_hidden_layers_of_the_paper_end_to_end(activation):
     assert unweave.compare(network, found).max_relative_error < 1e-8
     rows = network.weights[0]
     assert np.mean(distances(found.details["first_layer"], rows) < 0.05) > 0.8
+    again = unweave.load(found.save(tmp_path / "found.safetensors"))
+    assert np.allclose(again.details["common_spectrum"], found.details["common_spectrum"])
 
 
 def test_two_hidden_layers_with_free_norms_and_unknown_widths():
@@ -98,7 +102,8 @@ def test_as_stated_the_stages_report_their_figures():
     network = perturbed_orthogonal(10, 3, "sigmoid", 5)
     meter = Meter(resolve(network))
     precision = measure_precision(meter, np.random.default_rng(0))
-    options = SpanOptions(as_stated=True, num_hessians=200, num_starts=150, descent_steps=3000)
+    stated = StatedOptions(num_hessians=200, num_starts=150, descent_steps=3000)
+    options = SpanOptions(as_stated=True, stated=stated)
     finding = HessianSpan(options).recover(meter, Problem(("sigmoid",), (10, 3), precision))
     details = finding.details
     assert meter.ledger.by_stage["hessians"] == 200 * (1 + 10 + 55)
@@ -134,8 +139,6 @@ def test_slopes_and_shifts_come_from_curvatures():
     hessians = np.einsum("ok,nk,ki,kj->noij", network.weights[1], second, rows, rows)
     unit = rows / norms[:, None]
     coefficients = curvature_coefficients(hessians, unit)
-    from unweave import activations as act
-
     slopes, shifts, residual = fit_units(x @ unit.T, coefficients, act.get("tanh"))
     assert residual < 1e-6
     assert np.allclose(slopes, norms, rtol=1e-5)
@@ -158,8 +161,6 @@ def test_second_layer_from_what_is_off_the_diagonal():
 
 def test_the_deparametrised_network_is_linearised_correctly():
     rng = np.random.default_rng(11)
-    from unweave import activations as act
-
     model = Deparametrised(
         rng.standard_normal((4, 6)), rng.standard_normal((2, 4)), act.get("sigmoid"), free_outputs=True
     )

@@ -33,24 +33,18 @@ from unweave import activations as act
 from unweave.algebra.a_posteriori import check_components
 from unweave.algebra.active_subspace import estimate_active_subspace
 from unweave.algebra.matrix_span import MatrixSpan, common_span, estimate_span
-from unweave.algebra.rank_one import (
-    ascend_spectral_norm,
-    cluster_directions,
-    find_components,
-    polish_components,
-)
+from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span_layers import (
     Deparametrised,
     SecondLayer,
     complete_directions,
-    descend,
     find_second_layer,
-    gradient_energy,
     independent_directions,
 )
 from unweave.methods.hessian_span_shallow import ShallowFit, curvature_coefficients, fit_shallow, fit_units
+from unweave.methods.hessian_span_stated import StatedOptions, recover_as_stated
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.probes.derivatives import (
@@ -91,11 +85,7 @@ class SpanOptions:
     time_limit: float = 180.0
     """Seconds after which no further start or round begins."""
     as_stated: bool = False
-    num_hessians: int = 1000
-    step: float = 1e-5
-    gamma: float = 2.0
-    num_starts: int = 1000
-    descent_steps: int = 500_000
+    stated: StatedOptions = field(default_factory=StatedOptions)
 
 
 class HessianSpan:
@@ -113,8 +103,9 @@ class HessianSpan:
             return Finding(None, "Hessians of piecewise linear networks vanish; use method='relu-lines'")
         if problem.precision.relative > 1e-6:
             return Finding(None, "the answers are too noisy for second differences; use method='in-domain'")
-        run = _Run(meter, problem, smooth, self.options)
-        return run.as_stated() if self.options.as_stated else run.recover()
+        if self.options.as_stated:
+            return recover_as_stated(meter, problem, smooth[0], self.options.stated)
+        return _Run(meter, problem, smooth, self.options).recover()
 
 
 @dataclass
@@ -307,7 +298,7 @@ class _Run:
             matrices = local.reshape(-1, width, width)
             spans.append(estimate_span(matrices, dimension=width + extra, gram=False))
         common = common_span(spans, width)
-        self.details.update(common_spectrum=common.spectrum, common_span=common)
+        self.details.update(common_spectrum=common.spectrum, common_basis=common.basis)
         found = find_components(common, self.rng, exact=False, max_rounds=6)
         self.details["checks"] = check_components(common, found.top(width).vectors).to_dict()
         return independent_directions(found.vectors, width)
@@ -368,48 +359,6 @@ class _Run:
         model = Deparametrised(rows, profiles, phi, free_outputs=True)
         rough = model.fit(model.start(x, y[:, 0], slope), x, y[:, 0])
         return model.network(rough.parameters)
-
-    def as_stated(self) -> Finding:
-        """The pipeline with the paper's settings; d = m0, one output, widths given."""
-        hidden = self.problem.hidden
-        if hidden is None or len(hidden) != 2 or self.meter.output_size != 1:
-            return self._nothing("as stated, the method needs hidden=(m0, m1) and one output")
-        o, (m0, m1), d = self.options, hidden, self.size
-        if m0 != d:
-            return self._nothing("as stated, the method takes d = m0")
-        steps = Differences("forward", o.step, o.step)
-        points = self.rng.standard_normal((o.num_hessians, d))
-        points *= np.sqrt(m0) / np.linalg.norm(points, axis=1, keepdims=True)
-        with self.meter.stage("hessians"):
-            hessians = estimate_hessians(self.meter, points, steps)[:, 0]
-        span = estimate_span(hessians, dimension=m0 + m1)
-        starts = self.rng.standard_normal((o.num_starts, span.dimension))
-        limits, lambdas = ascend_spectral_norm(span, starts, gamma=o.gamma)
-        vectors = cluster_directions(limits, m0 + m1, self.rng)
-        with self.meter.stage("attribution"):
-            energy = gradient_energy(self.meter, vectors, steps)
-        order = np.argsort(-energy)
-        rows, entangled = vectors[order[:m0]], vectors[order[m0:]]
-        self.details.update(
-            hessian_spectrum=span.spectrum,
-            span=span,
-            components=vectors,
-            lambda_1=lambdas,
-            energy=energy,
-            first_layer=rows,
-            entangled=entangled,
-            checks=check_components(span, vectors).to_dict(),
-        )
-        x = self.rng.standard_normal((10 * (m0 + m1), d))
-        with self.meter.stage("reconstruction"):
-            y = self.meter.ask(x)[:, 0]
-        phi = act.get(self.activations[0])
-        profiles = np.linalg.lstsq(rows.T, entangled.T, rcond=1e-10)[0].T
-        model = Deparametrised(rows, profiles, phi, free_outputs=False)
-        rate = 0.5 if phi.name == "sigmoid" else 0.025
-        parameters, loss = descend(model, x, y, self.rng, rate=rate, num_steps=o.descent_steps)
-        self.details["mse"] = loss / float(np.mean(y**2))
-        return Finding(model.network(parameters), details=self.details)
 
     def _nothing(self, reason: str, alternatives: dict[str, float] | None = None) -> Finding:
         return Finding(None, reason, alternatives=alternatives or {}, details=self.details)

@@ -28,17 +28,7 @@ from unweave.algebra.active_subspace import choose_rank
 from unweave.algebra.matrix_span import MatrixSpan, half_vectorise
 from unweave.algebra.rank_one import find_components
 from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.probes.derivatives import Differences, estimate_gradients
 from unweave.refine.levenberg_marquardt import Minimum, Settings, minimise, spread_of
-
-
-def gradient_energy(meter: Meter, vectors: np.ndarray, differences: Differences) -> np.ndarray:
-    """``I(w)`` of sec. 6.1 for unit vectors (k, d): large for first-layer weights of saturating networks."""
-    times = np.arange(-19.0, 21.0)
-    points = (vectors[:, None, :] * times[None, :, None]).reshape(-1, meter.input_size)
-    gradients = estimate_gradients(meter, points, differences)
-    return np.sum(gradients**2, axis=(1, 2)).reshape(len(vectors), len(times)).sum(axis=1)
 
 
 def independent_directions(vectors: np.ndarray, count: int, *, least: float = 0.05) -> np.ndarray:
@@ -160,47 +150,3 @@ class Deparametrised:
         d1, c = (signs, sizes) if self.free_outputs else (signs * sizes, np.ones(m1))
         c0 = beta[-1:] if self.free_outputs else np.zeros(1)
         return np.concatenate([d1, np.ones(m0), np.full(m0, slope), np.zeros(m0 + m1), c, c0])
-
-
-def descend(
-    problem: Deparametrised,
-    x: np.ndarray,
-    y: np.ndarray,
-    rng: np.random.Generator,
-    *,
-    rate: float,
-    num_steps: int,
-    stall: float = 1e-13,
-) -> tuple[np.ndarray, float]:
-    """Plain gradient descent as stated: D2 = D3 = 1, the rest N(0, 0.1); the loss is the mean square error.
-
-    Stops early when the loss has not fallen by a relative ``stall`` over a thousand steps.
-    """
-    m0, m1 = problem.sizes
-    sd = np.sqrt(0.1)
-    p = np.concatenate(
-        [
-            sd * rng.standard_normal(m1),
-            np.ones(2 * m0),
-            sd * rng.standard_normal(m0),
-            sd * rng.standard_normal(m1),
-            np.ones(m1),
-            [0.0],
-        ]
-    )
-    t = x @ problem.rows.T
-    free = np.ones(len(p), dtype=bool)
-    free[-m1 - 1 :] = problem.free_outputs
-    last, loss = np.inf, np.inf
-    for step in range(num_steps):
-        outputs, jacobian = problem.linearise(p, t)
-        r = outputs - y
-        loss = float(r @ r) / len(r)
-        if not np.isfinite(loss) or loss == 0.0:
-            break
-        if step % 1000 == 0:
-            if last - loss <= stall * loss:
-                break
-            last = loss
-        p = p - rate * 2 * np.where(free, r @ jacobian, 0.0) / len(r)
-    return p, loss
