@@ -36,14 +36,16 @@ def measure_crossings(
     units: list[PreActivation],
     rng: np.random.Generator,
     *,
+    start: int = 0,
     max_rounds: int = 14,
     num_chains: int = 160,
 ) -> int:
-    """Fill in unknown weights of ``units`` in place, as many as can be reached; returns how many were found."""
+    """Fill in unknown weights of ``units[start:]`` in place, as many as can be reached; returns how many were found."""
     total, failures = 0, np.zeros((len(units), len(planes)), dtype=int)
     for _ in range(max_rounds):
         tasks = []
-        for number, unit in enumerate(units):
+        for number in range(start, len(units)):
+            unit = units[number]
             wanted = np.flatnonzero(~unit.known & (failures[number] < 5))
             if len(wanted):
                 tasks += _plan(planes, units, number, wanted, failures[number], rng, inquiry, num_chains)

@@ -9,6 +9,7 @@ whose plane the unit's zero set never crosses on the active side cannot be obser
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,9 +39,11 @@ class ReluLayers:
 
     name: str = "relu-layers"
     max_rounds: int = 8
+    max_seconds: float = 120.0
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
+        began = time.monotonic()
         rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
@@ -53,6 +56,8 @@ class ReluLayers:
         second = self._add_units(inquiry, first, first.deeper, second, rng)
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
         for _ in range(self.max_rounds):
+            if time.monotonic() - began > self.max_seconds:
+                break
             wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
             if not wrong:
                 return stack.finding(True)
@@ -82,11 +87,7 @@ class ReluLayers:
                     units, orientation = read_active_weights(planes, kinks, units, orientation)
                     measure_crossings(inquiry, planes, units, rng)
                 else:
-                    for i in np.argsort(kinks.errors):
-                        kink = kinks.take([i])
-                        if not any(explains(unit, planes, kink) for unit in units):
-                            units = [*units, start_unit(planes, kink)]
-                            measure_crossings(inquiry, planes, units, rng)
+                    units = self._trace_units(inquiry, planes, kinks, units, rng)
                     orientation = orient_first_layer(planes, units)
             orientation = np.where(orientation == 0, orient_first_layer(planes, units), orientation)
             units = _distinct(units, planes)
@@ -97,6 +98,24 @@ class ReluLayers:
             with inquiry.meter.stage("second layer"):
                 kinks, _ = measure_planes(inquiry, first.lines, left, rng)
         return SecondLayer(units, orientation)
+
+    def _trace_units(
+        self, inquiry: Inquiry, planes: Planes, kinks: Planes, units: list[PreActivation], rng: np.random.Generator
+    ) -> list[PreActivation]:
+        """One unit after the other from the kinks that those before do not explain."""
+        num_incomplete = 0
+        for i in np.argsort(kinks.errors):
+            kink = kinks.take([i])
+            if any(explains(unit, planes, kink) or absorb(unit, planes, kink) for unit in units):
+                continue
+            units = [*units, start_unit(planes, kink)]
+            measure_crossings(inquiry, planes, units, rng, start=len(units) - 1)
+            num_incomplete += not units[-1].known.all()
+            if num_incomplete > 3 + len(units) // 2:  # zero sets that are no ridge sums: units of a third layer
+                break
+        if num_incomplete <= 3 + len(units) // 2:
+            measure_crossings(inquiry, planes, units, rng)
+        return units
 
     def _look_for_more(
         self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator

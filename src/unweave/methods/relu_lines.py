@@ -76,7 +76,7 @@ class ReluLines:
     ) -> tuple[RidgeSum, Pieces, bool]:
         """Add what fresh lines and points show to be missing until they show nothing."""
         domain, d = inquiry.meter.domain, inquiry.input_size
-        bounded = not np.all(domain.contains(1e7 * np.eye(d)))
+        bounded = _bounded(inquiry.meter)
         num_lines, num_points, num_clean = (12, 200, 2) if bounded else (2, 20, 1)
         for _ in range(self.max_rounds):
             residual = inquiry.against(model)
@@ -90,10 +90,8 @@ class ReluLines:
                 if num_clean == 0:
                     return model, pieces, True
                 continue
-            many = (
-                max(4, 2 * len(model.planes)) if bounded or inquiry.coarse else max(3, len(model.planes) // 4)
-            )
-            if sum(len(k.positions) for k in kinks) > len(lines) * many:
+            num_kinks = sum(len(k.positions) for k in kinks)
+            if not (bounded or inquiry.coarse) and num_kinks > len(lines) * max(3, len(model.planes) // 4):
                 return model, pieces, False
             missing, _ = measure_planes(residual, lines, kinks, rng)
             missing = distinct_planes(missing)
@@ -107,11 +105,17 @@ class ReluLines:
 
 
 def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:
-    """Whether the planes of one line fail at every point asked off that line; costs nothing."""
+    """Whether the planes of one line, which crosses all of an unbounded domain's, fail at every point asked off it."""
+    if _bounded(meter):
+        return False
     x, answers = meter.transcript("lines")
     x, answers = x[:8], answers[:8]
     size = np.max(np.abs(answers), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
     return bool(np.all(np.max(np.abs(model(x) - answers), axis=1) > 1e-6 * size))
+
+
+def _bounded(meter: Meter) -> bool:
+    return not bool(np.all(meter.domain.contains(1e7 * np.eye(meter.input_size))))
 
 
 def _some(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray | None:

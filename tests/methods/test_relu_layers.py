@@ -1,0 +1,96 @@
+"""Two hidden layers of relu units: every weight, few queries, and no claim where something is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unweave
+from truth import random_network
+from unweave.certificate_relu import piecewise_linear_checks
+from unweave.methods.base import Problem
+from unweave.methods.relu_layers import ReluLayers
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+from unweave.oracles.resolve import resolve
+
+EXACT = Precision(1e-16, 1.0, "float64")
+
+
+def _recover(network, seed):
+    meter = Meter(resolve(network))
+    return ReluLayers().recover(meter, Problem(("relu",), None, EXACT, seed)), meter
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seeds", "limit"),
+    [
+        ((20, 10, 10, 1), (0, 1, 2), 14),
+        ((10, 10, 10, 1), (1, 2), 19),
+        ((10, 10, 5, 1), (0, 2), 19),
+        ((10, 15, 15, 1), (0, 5), 19),
+        ((30, 20, 10, 1), (0,), 8),
+    ],
+)
+def test_random_networks_come_back_exactly(sizes, seeds, limit):
+    for seed in seeds:
+        network = random_network(sizes, "relu", seed)
+        finding, meter = _recover(network, seed)
+        assert finding.network is not None, finding.reason
+        assert finding.network.hidden == sizes[1:-1]
+        assert unweave.compare(network, finding.network).max_relative_error <= 1e-8
+        assert meter.ledger.total <= limit * network.num_parameters
+
+
+def test_several_outputs_are_used_jointly():
+    network = random_network((12, 8, 6, 3), "relu", 2)
+    finding, _ = _recover(network, 2)
+    assert finding.network is not None, finding.reason
+    assert unweave.compare(network, finding.network).max_relative_error <= 1e-8
+
+
+def test_identify_finds_the_depth_by_itself():
+    network = random_network((10, 8, 5, 1), "relu", 4)
+    found = unweave.identify(network, seed=4)
+    assert found.identified, found.reason
+    assert found.method == "relu-layers"
+    assert unweave.compare(network, found.network).max_relative_error <= 1e-8
+
+
+def test_an_always_active_unit_is_named():
+    network = random_network((12, 6, 5, 1), "relu", 3)
+    second, biases = network.weights[1].copy(), network.biases[1].copy()
+    second[0], biases[0] = np.abs(second[0]), 1.0
+    truth = Network(
+        [network.weights[0], second, network.weights[2]],
+        [network.biases[0], biases, network.biases[2]],
+        network.activations,
+    )
+    finding, _ = _recover(truth, 3)
+    assert finding.network is not None, finding.reason
+    assert any("always active" in part for part in finding.undetermined)
+    x = 1.5 * np.random.default_rng(0).standard_normal((2000, 12))
+    np.testing.assert_allclose(finding.network(x), truth(x), atol=1e-8)
+
+
+def test_three_hidden_layers_are_not_claimed():
+    network = random_network((6, 6, 5, 4, 1), "relu", 1)
+    finding, meter = _recover(network, 1)
+    assert finding.network is None
+    assert finding.reason
+    assert meter.ledger.total < 200_000
+
+
+def test_the_checks_see_a_missing_unit():
+    network = random_network((10, 12, 1), "relu", 5)
+    rng = np.random.default_rng(0)
+    whole = piecewise_linear_checks(network, Meter(resolve(network)), rng)
+    assert whole["num_unexplained_kinks"] == 0
+    assert whole["max_error_points_beside_kinks"] < 1e-12
+    short = Network(
+        [network.weights[0][1:], network.weights[1][:, 1:]],
+        [network.biases[0][1:], network.biases[1]],
+        network.activations,
+    )
+    assert piecewise_linear_checks(short, Meter(resolve(network)), rng)["num_unexplained_kinks"] > 0
