@@ -84,7 +84,7 @@ def certify(
     x = meter.snap(x)
     errors = relative_errors(network, x, y)
     system = weighted_system(network, *used, precision.noise)
-    deviations = None if system is None else _by_unit(network, system.standard_errors())
+    deviations = None if system is None else system.unit_errors(network)
     return Certificate(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
@@ -95,17 +95,6 @@ def certify(
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else _name_units(network, deviations),
     )
-
-
-def _by_unit(network: Network, deviations: np.ndarray) -> np.ndarray:
-    """Largest relative standard error of each unit's incoming parameters, layers in order."""
-    units, start = [], 0
-    for w, b in zip(network.weights, network.biases, strict=True):
-        block = deviations[start : start + w.size + b.size].reshape(len(w), -1)
-        largest = np.max(np.abs(np.hstack([w, b[:, None]])), axis=1)
-        units.append(np.max(block, axis=1) / np.maximum(largest, 1e-300))
-        start += block.size
-    return np.concatenate(units)
 
 
 def _name_units(network: Network, deviations: np.ndarray, limit: float = 1e-2) -> tuple[str, ...]:

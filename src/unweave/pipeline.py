@@ -19,7 +19,7 @@ from unweave.domains import Domain
 from unweave.engine import one_thread
 from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
 from unweave.methods.base import Finding, Problem
-from unweave.methods.choose import Choice, Traits, choose
+from unweave.methods.choose import Choice, Traits, check_method, choose
 from unweave.network import Network
 from unweave.oracles.meter import Meter, Progress
 from unweave.oracles.precision import Precision, measure_precision
@@ -81,6 +81,7 @@ def identify(
     if activation != "auto":
         activation = act.get(activation).name
     widths = _check_widths(hidden)
+    check_method(method)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     meter = Meter(oracle, domain=domain, budget=budget, progress=progress)
     with one_thread():
@@ -172,6 +173,9 @@ class _Run:
         outcome, reason = judge(finding, certificate)
         network = None if outcome is Outcome.NOT_IDENTIFIED else network
         undetermined = (*finding.undetermined, *certificate.undetermined)
+        if network is not None and self.hidden not in (None, network.hidden):
+            widths = f"the hidden widths found, {list(network.hidden)}, differ from those given"
+            base = replace(base, warnings=(*base.warnings, widths))
         return replace(
             base,
             outcome=outcome,

@@ -199,7 +199,7 @@ class Identification:
             more = len(self.undetermined) - 4
             parts.append(f"undetermined: {shown}" + (f" and {more} more" if more > 0 else ""))
         if self.identified and self.network is not None:
-            parts.append(f"known up to {_symmetries(self.network)}")
+            parts.append(f"known up to {_symmetries(self.network)}; units without effect cannot be seen")
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
 

@@ -35,19 +35,22 @@ from unweave.probes.far_rows import (
     approximate_row,
     choose_radii,
     direct_row,
+    hides_another,
     neighbour_gaps,
     orthogonal_test,
     read_crossings,
     split_overlap,
 )
-from unweave.probes.far_vertices import choose_vertices, staircase_patterns
-from unweave.refine.weighted import relative_errors, weighted_polish
+from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
+from unweave.refine.weighted import relative_errors, weighted_polish, weighted_system
 
 RADIUS = 1e6
 FARTHEST = 1e9
 NEAREST = 1e4
 """The domain must reach at least this far: inside, neighbouring units overlap."""
 MAX_CIRCLES = 3
+EXACT = 3e-10
+"""Relative standard error above which a unit is read again."""
 
 
 class FarField:
@@ -67,9 +70,9 @@ class FarField:
             return Finding(
                 None, f"far field needs a domain of radius {NEAREST:g} or more; use method='in-domain'"
             )
-        deadline = time.monotonic() + self.time_limit
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
+            deadline = time.monotonic() + self.time_limit / MAX_CIRCLES
             run = _Run(meter, problem, attempt, reach, deadline, scales)
             finding = run.recover()
             if finding.network is not None or run.hopeless:
@@ -90,7 +93,7 @@ class _Run:
     """One circle and everything that follows from it."""
 
     def __init__(self, meter: Meter, problem: Problem, attempt: int, reach: float, deadline: float, scales):
-        self.meter, self.problem, self.deadline = meter, problem, deadline
+        self.meter, self.problem, self.attempt, self.deadline = meter, problem, attempt, deadline
         self.rng = problem.rng(100 + attempt)
         self.radius = min(RADIUS, 0.9 * reach)
         self.farthest = min(FARTHEST, 0.9 * reach)
@@ -139,6 +142,7 @@ class _Run:
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         network, bend = self._exact(layer, top.network)
+        network = self._look_closer(network, layer.basis)
         return self._conclude(network, bend, top)
 
     def _crossings(self, circle: Circle) -> list[Crossing]:
@@ -181,6 +185,8 @@ class _Run:
         """Readings and approximate rows of all units, in the order of their crossings."""
         meter, size = self.meter, self.meter.input_size
         basis, _ = np.linalg.qr(self.rng.standard_normal((size, size)))
+        if deep:
+            crossings = self._uncover(circle, crossings)
         done: dict[int, tuple[Reading, np.ndarray]] = {}
         pending = list(range(len(crossings)))
         for attempt in range(4):
@@ -220,6 +226,18 @@ class _Run:
             return None, len(pending)
         readings, rows = zip(*(done[i] for i in range(len(crossings))), strict=True)
         return _FirstLayer(list(readings), np.array(rows), circle, basis), 0
+
+    def _uncover(self, circle: Circle, crossings: list[Crossing]) -> list[Crossing]:
+        """Split the crossings that hide a second unit; under an unknown top their rows alone would not show it."""
+        with self.meter.stage("circle"):
+            double = hides_another(self.meter.ask, circle, crossings, self.activation, 10 * self.tolerance)
+            pieces = [
+                split_overlap(self.meter.ask, circle, c, self.activation, self.tolerance, self.farthest)
+                if two
+                else [c]
+                for c, two in zip(crossings, double, strict=True)
+            ]
+        return [c for group in pieces for c in group]
 
     def _single_units(self, readings, basis, deep) -> dict[int, tuple[Reading, np.ndarray]]:
         """Readings that pass the orthogonal test, with their rows."""
@@ -271,6 +289,8 @@ class _Run:
                 joint = affine_top(np.concatenate([patterns, extra[0]]), np.concatenate([values, extra[1]]))
                 return Top(joint, worst, len(patterns) + len(extra[0]))
             return Top(None, worst, len(patterns), "a unit of the first layer was missed on this circle")
+        if self._misses_a_unit(layer):
+            return Top(None, np.inf, len(patterns), "a unit of the first layer was missed on this circle")
         hidden = self.problem.hidden
         if hidden is not None and len(hidden) != 2:
             return Top(None, np.inf, len(patterns), "far field serves one or two hidden layers")
@@ -286,9 +306,18 @@ class _Run:
             deadline=self.deadline,
         )
 
+    def _misses_a_unit(self, layer: _FirstLayer, num_pairs: int = 8) -> bool:
+        """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""
+        directions, _ = choose_vertices(layer.rows, num_pairs, self.rng, set())
+        others = wander(layer.rows, directions, self.rng)
+        with self.meter.stage("vertices"):
+            answers = self.meter.ask(self.radius * np.concatenate([directions, others]))
+        first, second = np.split(answers, 2)
+        return bool(np.any(np.abs(first - second) > 10 * self.tolerance))
+
     def _most_vertices(self, num_units: int) -> int:
-        """Enough for a second layer as wide as the first, at four answers a parameter."""
-        widest = num_units + 1
+        """Enough for a second layer half as wide as the first; on the last circle, as wide."""
+        widest = num_units + 1 if self.attempt == MAX_CIRCLES - 1 else (num_units + 1) // 2 + 1
         return int(min(max(4 * widest * (num_units + 2), 400), 60_000, self.meter.ledger.left + num_units))
 
     def _exact(self, layer: _FirstLayer, top: Network) -> tuple[Network, float]:
@@ -313,6 +342,23 @@ class _Run:
                 )
         names = [self.activation.name] + [self.activation.name] * (top.num_layers - 1) + ["identity"]
         return Network([weights, *top.weights], [biases, *top.biases], names), float(np.median(bends))
+
+    def _look_closer(self, network: Network, basis: np.ndarray) -> Network:
+        """Read again the units that all answers so far leave uncertain, where the answers would allow better."""
+        system = weighted_system(network, *self.meter.transcript(), self.noise)
+        if system is None:
+            return network
+        uncertain = system.unit_errors(network)[: network.hidden[0]] > max(
+            EXACT, 1e4 * self.problem.precision.relative
+        )
+        if not uncertain.any() or uncertain.mean() > 0.5:
+            return network
+        top = Network(network.weights[1:], network.biases[1:], network.activations[1:])
+        with self.meter.stage("second look"):
+            weights, biases = self._read_again(
+                np.flatnonzero(uncertain), top, network.weights[0], network.biases[0], basis
+            )
+        return Network([weights, *top.weights], [biases, *top.biases], network.activations)
 
     def _antipodes(self, top, weights, biases, bases, arguments, signs) -> np.ndarray:
         """theta = (u(x) + u(x') - a.(x + x'))/2 with x' next to -x: the large part of a.x cancels."""

@@ -116,6 +116,8 @@ def approximate_row(reading: Reading, basis: np.ndarray) -> np.ndarray:
     """The row through a parabola along the circle; its scale is the crossing's, its direction is good to step^2."""
     forward, backward = reading.at_profile - reading.at_base
     direction = forward - backward
+    if not np.any(direction):
+        return np.zeros(len(basis))
     direction = direction / (direction @ direction)
     s = reading.profile_step / reading.crossing.width
     ahead, behind = forward @ direction, backward @ direction
@@ -153,6 +155,19 @@ def orthogonal_test(
     moved = np.array([np.linalg.norm(a - r.at_base) for a, r in zip(answers, readings, strict=True)])
     jumps = np.array([_visible_change(r) for r in readings])
     return moved < tolerance * jumps
+
+
+def hides_another(
+    ask: Ask, circle: Circle, crossings: list[Crossing], activation: act.Activation, tolerance: float
+) -> np.ndarray:
+    """Whether the answers next to each crossing are not yet its plateaus: a second unit switches close by."""
+    angles = np.array([c.angle for c in crossings])
+    radii = np.array([c.radius for c in crossings])
+    away = 60 * activation.scale * np.array([c.width for c in crossings]) / radii
+    answers = ask(circle.point(np.concatenate([angles - away, angles + away]), np.tile(radii, 2)))
+    plateaus = np.array([c.before for c in crossings] + [c.after for c in crossings])
+    off = np.max(np.abs(answers - plateaus), axis=1) > tolerance
+    return np.any(off.reshape(2, -1), axis=0)
 
 
 def split_overlap(

@@ -38,6 +38,26 @@ def choose_vertices(
     return np.array(directions).reshape(-1, rows.shape[1]), np.array(patterns).reshape(-1, len(rows))
 
 
+def wander(
+    rows: np.ndarray, directions: np.ndarray, rng: np.random.Generator, num_steps: int = 40
+) -> np.ndarray:
+    """Other directions with the same signs, by hit and run inside each cone of the arrangement."""
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    x = np.array(directions)
+    signs = np.sign(x @ units.T)
+    for _ in range(num_steps):
+        step = rng.standard_normal(x.shape)
+        step /= np.linalg.norm(step, axis=1, keepdims=True)
+        here, along = signs * (x @ units.T), signs * (step @ units.T)
+        # x + t step keeps its signs, with a tenth of each margin to spare, for t between low and high
+        limits = -0.9 * here / np.where(along == 0, np.inf, along)
+        high = np.min(np.where(along < 0, limits, 3.0), axis=1)
+        low = np.max(np.where(along > 0, limits, -3.0), axis=1)
+        x = x + (low + rng.uniform(size=len(x)) * (high - low))[:, None] * step
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+    return x
+
+
 def staircase_patterns(num_units: int) -> np.ndarray:
     """The patterns of the plateaus of a half circle: after k crossings the first k units are up, (m + 1, m)."""
     return np.where(np.arange(num_units)[None, :] < np.arange(num_units + 1)[:, None], 1.0, -1.0)

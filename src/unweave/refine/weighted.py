@@ -18,8 +18,9 @@ from unweave.refine.layout import Layout
 
 MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 """Larger Jacobians are not factorised: the cost is cubic in the parameters."""
-TOO_FAR = 1e5
-"""Answers that a relative change of the input by 1e-5 moves by the whole spread are left out: not linear there."""
+REACHES = (1e3, 1e5, 1e7)
+"""A correction of relative size 1/reach may carry answers beyond |x| |w| = reach across a hyperplane: they are taken
+in step by step, the farther the more exact the network already is."""
 SINGULAR = 1e11
 """Parameters whose error is amplified by more than this are not determined."""
 
@@ -48,17 +49,33 @@ class WeightedSystem:
         """An upper estimate of the condition number of the scaled Jacobian."""
         return float(np.linalg.norm(self.factor) * np.max(self.amplification, initial=0.0))
 
+    def correction(self) -> np.ndarray:
+        """What Gauss-Newton subtracts from the parameters."""
+        return scipy.linalg.solve_triangular(self.factor, self.projected, check_finite=False) / self.scales
+
     def standard_errors(self) -> np.ndarray:
         """One per parameter in ``Network.flat``'s order."""
         return max(self.level, 1.0) * self.amplification / np.where(self.scales == 0, 1.0, self.scales)
 
+    def unit_errors(self, network: Network) -> np.ndarray:
+        """Largest standard error among each unit's incoming parameters, relative to the largest of those."""
+        errors, units, start = self.standard_errors(), [], 0
+        for w, b in zip(network.weights, network.biases, strict=True):
+            block = errors[start : start + w.size + b.size].reshape(len(w), -1)
+            largest = np.max(np.abs(np.hstack([w, b[:, None]])), axis=1)
+            units.append(np.max(block, axis=1) / np.maximum(largest, 1e-300))
+            start += block.size
+        return np.concatenate(units)
 
-def weighted_system(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> WeightedSystem | None:
+
+def weighted_system(
+    network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, reach: float = REACHES[-1]
+) -> WeightedSystem | None:
     """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows."""
     count = network.num_parameters
     if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
         return None
-    x, y = _near(network, x, y)
+    x, y = _near(network, x, y, reach)
     if y.size < count:
         return None
     outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
@@ -78,24 +95,25 @@ def weighted_system(network: Network, x: np.ndarray, y: np.ndarray, noise: float
 def weighted_polish(
     network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, max_steps: int = 2
 ) -> Network:
-    """Gauss-Newton steps on the weighted answers, each kept only if the weighted residual falls."""
-    x, y = _near(network, x, y)
-    best = float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise)) ** 2))
-    for _ in range(max_steps):
-        system = weighted_system(network, x, y, noise)
-        if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
-            break
-        step = (
-            scipy.linalg.solve_triangular(system.factor, system.projected, check_finite=False) / system.scales
-        )
-        trial = network.with_flat(network.flat() - step)
-        after = float(np.sum(((trial(x) - y) / answer_accuracy(trial, x, noise)) ** 2))
-        if not after < best:
-            break
-        gain, network, best = after / best, trial, after
-        if gain > 0.5:
-            break
+    """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls."""
+    for reach in REACHES:
+        for _ in range(max_steps):
+            system = weighted_system(network, x, y, noise, reach=reach)
+            if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
+                break
+            near_x, near_y = _near(network, x, y, reach)
+            trial = network.with_flat(network.flat() - system.correction())
+            gain = _misfit(trial, near_x, near_y, noise) / _misfit(network, near_x, near_y, noise)
+            if not gain < 1:
+                break
+            network = trial
+            if gain > 0.5:
+                break
     return network
+
+
+def _misfit(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> float:
+    return float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise)) ** 2))
 
 
 def answer_accuracy(network: Network, x: np.ndarray, noise: float) -> np.ndarray:
@@ -118,9 +136,11 @@ def _gauge_rows(network: Network) -> np.ndarray:
     return np.array(rows).reshape(len(rows), network.num_parameters)
 
 
-def _near(network: Network, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    leverage = np.max(np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x), axis=1)
-    kept = leverage <= TOO_FAR * max(float(np.std(y)), 1e-300)
+def _near(network: Network, x: np.ndarray, y: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Answers near enough to the origin, or far enough from every hyperplane, to be linear in small corrections."""
+    sizes = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(network.weights[0], axis=1)
+    arguments = np.abs(x @ network.weights[0].T + network.biases[0])
+    kept = np.all((sizes <= reach) | (arguments > 40 + sizes / REACHES[0]), axis=1)
     return x[kept], y[kept]
 
 

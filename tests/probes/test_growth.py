@@ -1,0 +1,65 @@
+"""Growth far out, and whether the answers are piecewise linear."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from truth import random_network
+from unweave.domains import Ball, Domain
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import measure_precision
+from unweave.oracles.resolve import resolve
+from unweave.probes.growth import Growth, observe_growth
+from unweave.probes.piecewise_linear import is_piecewise_linear
+
+
+def meter_for(network: Network, domain: Domain | None = None) -> Meter:
+    return Meter(resolve(network), domain=domain)
+
+
+@pytest.mark.parametrize(
+    ("activation", "growth"),
+    [
+        ("tanh", Growth.SATURATING),
+        ("sigmoid", Growth.SATURATING),
+        ("erf", Growth.SATURATING),
+        ("relu", Growth.LINEAR),
+        ("gelu", Growth.LINEAR),
+        ("softplus", Growth.LINEAR),
+        ("quadratic", Growth.OTHER),
+    ],
+)
+@pytest.mark.parametrize("sizes", [(5, 6, 1), (4, 6, 5, 2)])
+def test_growth_separates_the_families(activation, growth, sizes):
+    meter = meter_for(random_network(sizes, activation, 3))
+    precision = measure_precision(meter, np.random.default_rng(0))
+    assert observe_growth(meter, precision, np.random.default_rng(1)) is growth
+
+
+def test_a_constant_is_told_from_saturation():
+    constant = Network([np.zeros((1, 3))], [np.array([2.5])], ["identity"])
+    meter = meter_for(constant)
+    precision = measure_precision(meter, np.random.default_rng(0))
+    assert observe_growth(meter, precision, np.random.default_rng(1)) is Growth.CONSTANT
+
+
+def test_a_bounded_domain_is_not_left():
+    meter = meter_for(random_network((3, 4, 1), "tanh"), Ball(5.0))
+    precision = measure_precision(meter, np.random.default_rng(0))
+    before = meter.ledger.total
+    assert observe_growth(meter, precision, np.random.default_rng(1)) is Growth.UNSEEN
+    assert meter.ledger.total == before
+
+
+@pytest.mark.parametrize("domain", [None, Ball(4.0)])
+@pytest.mark.parametrize(
+    ("activation", "expected"),
+    [("relu", True), ("leaky_relu", True), ("gelu", False), ("softplus", False), ("tanh", False)],
+)
+def test_piecewise_linear_answers_are_recognised(activation, expected, domain):
+    for seed in range(3):
+        meter = meter_for(random_network((8, 20, 1), activation, seed), domain)
+        precision = measure_precision(meter, np.random.default_rng(0))
+        assert is_piecewise_linear(meter, precision, np.random.default_rng(seed)) is expected
