@@ -100,7 +100,12 @@ class ReluLayers:
         return SecondLayer(units, orientation)
 
     def _trace_units(
-        self, inquiry: Inquiry, planes: Planes, kinks: Planes, units: list[PreActivation], rng: np.random.Generator
+        self,
+        inquiry: Inquiry,
+        planes: Planes,
+        kinks: Planes,
+        units: list[PreActivation],
+        rng: np.random.Generator,
     ) -> list[PreActivation]:
         """One unit after the other from the kinks that those before do not explain."""
         num_incomplete = 0
@@ -111,7 +116,9 @@ class ReluLayers:
             units = [*units, start_unit(planes, kink)]
             measure_crossings(inquiry, planes, units, rng, start=len(units) - 1)
             num_incomplete += not units[-1].known.all()
-            if num_incomplete > 3 + len(units) // 2:  # zero sets that are no ridge sums: units of a third layer
+            if (
+                num_incomplete > 3 + len(units) // 2
+            ):  # zero sets that are no ridge sums: units of a third layer
                 break
         if num_incomplete <= 3 + len(units) // 2:
             measure_crossings(inquiry, planes, units, rng)
@@ -124,7 +131,9 @@ class ReluLayers:
         domain, d = inquiry.meter.domain, inquiry.input_size
         residual = inquiry.against(stack)
         with inquiry.meter.stage("fresh points"):
-            x = _spread_points(inquiry, first, max(300, min(600, 20 * len(first.planes))), rng)
+            x = _spread_points(
+                inquiry, first, second.orientation, max(300, min(600, 30 * len(first.planes))), rng
+            )
             miss, bars = residual.ask(x)
             size = np.max(np.abs(miss), axis=1)
             allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
@@ -168,14 +177,24 @@ class SecondLayer:
 
 
 def _spread_points(
-    inquiry: Inquiry, first: FirstLayer, num_points: int, rng: np.random.Generator
+    inquiry: Inquiry, first: FirstLayer, orientation: np.ndarray, num_points: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """Fresh points of the domain, and in an unbounded one at the scale where the planes are."""
-    domain, d = inquiry.meter.domain, inquiry.input_size
+    """Fresh points of the domain; in an unbounded one also at the scale of the planes, and in rare patterns.
+
+    A unit may be active only where one or two first-layer units dominate: for the rare patterns first-layer
+    arguments are drawn, mostly negative with a few large ones, and points that come near them are asked.
+    """
+    domain, d, planes = inquiry.meter.domain, inquiry.input_size, first.planes
     x = domain.sample(num_points, d, rng)
-    if np.isinf(domain.reach(d)):
-        scale = 1 + np.median(np.abs(first.planes.offsets))
-        x[: num_points // 2] = 1.5 * scale * rng.standard_normal((num_points // 2, d))
+    if not np.isinf(domain.reach(d)):
+        return x
+    third = num_points // 3
+    scale = 1 + np.median(np.abs(planes.offsets))
+    x[:third] = 1.5 * scale * rng.standard_normal((third, d))
+    active = rng.uniform(size=(third, len(planes))) < rng.uniform(0, 0.7, size=(third, 1))
+    arguments = np.where(active, 1.0, -1.0) * np.exp(1.5 * rng.standard_normal((third, len(planes))))
+    sides = np.where(orientation == 0, 1.0, orientation)
+    x[third : 2 * third] = (scale * arguments * sides - planes.offsets) @ np.linalg.pinv(planes.normals).T
     return x
 
 

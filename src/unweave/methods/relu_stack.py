@@ -93,7 +93,7 @@ def fit_stack(
     bent = np.abs(features @ second.T + biases) @ (outputs / 2)
     solution, misfit, spread = _robust_fit(np.hstack([features, np.ones((len(x), 1))]), answers - bent, bars)
     tilt, constant = solution[:-1], solution[-1]
-    vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), -1)
+    vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), tilt.size)
     error = SAFETY * max(spread, 1e-9 * float(np.max(np.abs(vectors), initial=1e-300)))
     found = solve_signs(vectors, tilt.ravel(), error)
     warnings: tuple[str, ...] = ()
