@@ -28,7 +28,7 @@ from unweave.methods.in_domain import InDomain
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
-from unweave.refine.overwide import Effort
+from unweave.refine.overwide import Effort, Shape
 
 SMOOTH = ("tanh", "sigmoid", "erf", "softplus", "gelu", "silu")
 
@@ -205,6 +205,13 @@ def large(num_trials: int, quick: bool) -> list[Trial]:
     ]
 
 
+def _large_effort(trial: Trial) -> Effort:
+    """Fewer, larger sizes: each costs a compilation."""
+    if len(trial.network.hidden) == 1:
+        return Effort(shapes=(Shape(2.7),), growth=1.35, min_points=20 * trial.network.input_size**2 // 4)
+    return Effort(shapes=(Shape(4.5, 0.45), Shape(4.5, 0.14)), num_starts=2, growth=1.35, min_points=4000)
+
+
 CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
     "shallow": shallow,
     "two-layers": two_layers,
@@ -342,12 +349,11 @@ def main() -> None:
         return
     cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
     num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)
-    effort = Effort(growth=1.25) if arguments.gpu else None
     for name in cells:
         rows: dict[str, list[dict]] = {}
         trials = [t for t in CELLS[name](num_trials, arguments.quick) if arguments.match in t.cell]
         for i, trial in enumerate(trials):
-            row = run(trial, i, arguments.time_limit, effort)
+            row = run(trial, i, arguments.time_limit, _large_effort(trial) if arguments.gpu else None)
             rows.setdefault(trial.cell, []).append(row)
             if arguments.out is not None:
                 with arguments.out.open("a") as file:

@@ -52,6 +52,7 @@ class Effort:
     growth: float = 1.17
     num_starts: int = 1
     """Starts of each candidate at each size."""
+    min_points: int = 8
     max_points: int = 200_000
     max_steps: int = 150
     num_last: int = 4
@@ -67,9 +68,9 @@ class Effort:
         if not shapes and depth == 1:
             shapes = (Shape(1.8), Shape(2.2))
         elif not shapes and depth == 2:
-            shapes = (Shape(3.0, 0.4), Shape(3.5, 0.15), Shape(2.8, 0.7))
+            shapes = (Shape(3.5, 0.45), Shape(4.5, 0.14), Shape(4.5, 0.45), Shape(3.0, 0.65))
         elif not shapes:
-            shapes = (Shape(3.2, 0.6), Shape(2.8, 0.75))
+            shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
         return shapes[turn % len(shapes)]
 
 
@@ -248,7 +249,7 @@ def _sizes(
     narrow = (2,) * least.depth if hidden is None else widened(hidden)
     size = Form.of(least.activation).layout((inputs, *narrow, outputs)).num_parameters
     num_points = effort.shape(least.depth, 1).ratio * size / outputs
-    num_points = max(num_points, 2 * (narrow[-1] + 1), 8)
+    num_points = max(num_points, 2 * (narrow[-1] + 1), effort.min_points)
     while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
         num_points *= effort.growth

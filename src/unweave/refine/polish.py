@@ -18,7 +18,7 @@ from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Settings, fit_layout, spread_of
 from unweave.refine.normal import double_precision, expand_normally
 
-LARGE = 1500
+LARGE = 600
 """Parameters beyond which normal equations take the place of a singular value decomposition."""
 NULL_LARGE = 1e-7
 """Relative size of singular values that normal equations cannot tell from zero."""

@@ -98,8 +98,7 @@ def plan_removals(
     loss = equations.loss
     plan: list[Removal] = []
     with double_precision(xp):
-        ridge = RIDGE * max(float(xp.trace(equations.matrix)) / layout.num_parameters, 1e-300)
-        inverse = xp.linalg.inv(equations.matrix + ridge * xp.eye(layout.num_parameters))
+        inverse = _ridge_inverse(equations.matrix, xp)
         theta = xp.asarray(fit.parameters)
         for _ in range(sum(layout.hidden)):
             costs = [_costs(inverse, theta, groups, xp) for groups in outgoing]
@@ -124,6 +123,16 @@ def plan_removals(
 def _allowed(rms: float, num_removed: int, num_residuals: int) -> float:
     """The residual up to which fewer parameters are the better explanation (Bayesian criterion)."""
     return rms * float(np.exp(0.5 * num_removed * np.log(num_residuals) / num_residuals))
+
+
+def _ridge_inverse(matrix: Any, xp: ModuleType) -> Any:
+    """The inverse with the least ridge that leaves it positive on the diagonal."""
+    unit = max(float(xp.trace(matrix)) / len(matrix), 1e-300)
+    for factor in (1.0, 1e2, 1e4):
+        inverse = xp.linalg.inv(matrix + factor * RIDGE * unit * xp.eye(len(matrix)))
+        if float(xp.min(xp.diag(inverse))) > 0:
+            break
+    return inverse
 
 
 def _costs(inverse: Any, theta: Any, groups: np.ndarray, xp: ModuleType) -> np.ndarray:
