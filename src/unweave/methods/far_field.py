@@ -44,7 +44,7 @@ from unweave.probes.far_rows import (
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
 from unweave.refine.weighted import relative_errors, weighted_polish, weighted_system
 
-RADIUS = 1e6
+RADIUS = 1e7
 FARTHEST = 1e9
 NEAREST = 1e4
 """The domain must reach at least this far: inside, neighbouring units overlap."""
@@ -122,7 +122,7 @@ class _Run:
         if not crossings:
             self.hopeless = True
             return Finding(
-                None, "the answers do not change along a circle of radius 1e6: a constant far field"
+                None, "the answers do not change along a far circle: a constant far field"
             )
         if any(c.width == 0 for c in crossings):
             self.hopeless = True

@@ -71,7 +71,7 @@ def fit_top(
     wanted = (
         int(3.2 * start * (num_units + 1)) if num_outputs == 1 else int(3.2 * start * (num_units + 2) / 2)
     )
-    best = np.inf
+    best, num_plateaus = np.inf, len(patterns)
     while True:
         exhausted = False
         if wanted > len(patterns):
@@ -82,7 +82,7 @@ def fit_top(
         thorough = exhausted or len(patterns) >= max_vertices
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
             if accept < fit.rms < NEARLY:
-                patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept)
+                patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept, num_plateaus)
             best = min(best, fit.rms)
             if fit.rms <= accept:
                 return _finish(layout, fit, patterns, values, accept)
@@ -103,25 +103,17 @@ def _finish(layout: Layout, fit: Minimum, patterns, values, accept: float) -> To
     return Top(layout.network(final.parameters), final.rms, len(patterns))
 
 
-def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: float):
-    """Leave out vertices where a unit was not quite saturated: at most a tenth, standing out by a factor of 100."""
-    residuals = np.max(np.abs(layout.forward(fit.parameters, patterns) - values), axis=1)
-    keep = residuals <= max(100 * float(np.median(residuals)), accept * spread_of(values))
-    for _ in range(6):
-        if keep.all() or keep.mean() < 0.9:
-            break
-        again = fit_layout(
-            layout,
-            fit.parameters,
-            patterns[keep],
-            values[keep],
-            settings=Settings(target=accept / 3, max_steps=20, damping=1e-6),
-        )
-        if again.rms <= accept:
-            return patterns[keep], values[keep], again
-        residuals = np.max(np.abs(layout.forward(again.parameters, patterns) - values), axis=1)
-        keep = residuals <= 20 * float(np.median(residuals))
-    return patterns, values, fit
+def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: float, num_plateaus: int):
+    """Leave out plateaus of the circle where a unit was not quite saturated: the vertices bought are clean."""
+    settings = Settings(target=accept / 3, max_steps=20, damping=1e-6)
+    clean_patterns, clean_values = patterns[num_plateaus:], values[num_plateaus:]
+    again = fit_layout(layout, fit.parameters, clean_patterns, clean_values, settings=settings)
+    if again.rms > accept:
+        return patterns, values, fit
+    residuals = np.max(np.abs(layout.forward(again.parameters, patterns) - values), axis=1)
+    keep = residuals <= 30 * accept * spread_of(values)
+    kept = fit_layout(layout, again.parameters, patterns[keep], values[keep], settings=settings)
+    return (patterns[keep], values[keep], kept) if kept.rms <= accept else (clean_patterns, clean_values, again)
 
 
 def _students(patterns, values, activation, width, rng, accept, thorough):

@@ -75,7 +75,7 @@ class SpanOptions:
     local: float = 0.03
     """Spread of the Hessians around one base point."""
     num_bases: int = 20
-    most_scattered: float = 3.0
+    most_scattered: float = 4.5
     """Hessians at scattered points per active direction before a second hidden layer is assumed."""
     num_rounds: int = 3
     """How often base points are added when the first layer is incomplete or the fit fails."""

@@ -37,7 +37,12 @@ class FirstLayer:
 
 
 def find_first_layer(
-    inquiry: Inquiry, rng: np.random.Generator, *, num_lines: int = 6, num_quiet: int = 2
+    inquiry: Inquiry,
+    rng: np.random.Generator,
+    *,
+    num_lines: int = 6,
+    num_quiet: int = 2,
+    num_confirmations: int = 3,
 ) -> FirstLayer:
     """Measure lines until ``num_quiet`` of them in a row show no new plane of the first layer.
 
@@ -50,7 +55,7 @@ def find_first_layer(
         seen, pieces = measure_planes(inquiry, lines, kinks, rng)
         lines = join_lines(lines, draw_lines(meter.domain, num_lines - 1, inquiry.input_size, rng))
         kinks = kinks + find_kinks(inquiry, lines.take(np.arange(1, num_lines)))
-    first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - 3)
+    first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - num_confirmations)
     quiet = 0
     for line in range(1, num_lines):
         open_kinks = [
@@ -60,7 +65,7 @@ def find_first_layer(
             planes, fresh = measure_planes(inquiry, lines, open_kinks, rng)
         seen, pieces = join_planes([seen, planes]), join_pieces(pieces, fresh)
         before = len(first)
-        first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - 3)
+        first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - num_confirmations)
         quiet = quiet + 1 if len(first) == before else 0
         if quiet >= num_quiet:
             break

@@ -38,25 +38,39 @@ class ReluLayers:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
-    max_rounds: int = 8
+    max_rounds: int = 6
     max_seconds: float = 120.0
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
-        began = time.monotonic()
+        deadline = time.monotonic() + self.max_seconds
+        finding = Finding(None, reason="no first-layer hyperplane was confirmed on several lines")
+        for num_lines in (3, 2):  # how many lines must show a plane of the first layer
+            finding = self._attempt(meter, problem, num_lines, deadline)
+            if finding.network is not None:
+                break
+        return finding
+
+    def _attempt(self, meter: Meter, problem: Problem, num_lines: int, deadline: float) -> Finding:
         rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
-        first = find_first_layer(inquiry, rng)
-        if not len(first.planes):
-            return Finding(None, reason="no first-layer hyperplane was confirmed on several lines")
+        first = find_first_layer(inquiry, rng, num_confirmations=num_lines)
+        if not len(first.planes) or not len(first.deeper):
+            return Finding(
+                None, reason="no first-layer hyperplane was confirmed on several lines, or no deeper kink"
+            )
         with meter.stage("first layer"):
             first = sharpen_first_layer(inquiry, first, rng)
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
+        if not second.units:
+            return Finding(
+                None, reason="no second-layer unit could be traced on the first layer's hyperplanes"
+            )
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
         for _ in range(self.max_rounds):
-            if time.monotonic() - began > self.max_seconds:
+            if time.monotonic() > deadline:
                 break
             wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
             if not wrong:

@@ -125,6 +125,7 @@ def remeasure(
 def _roomy_place(inquiry: Inquiry, model: RidgeSum, i: int, rng, num_candidates: int):
     """A point on plane ``i``, a step and a height above the plane that keep clear of all other planes."""
     planes, d = model.planes, inquiry.input_size
+    num_candidates = max(24, num_candidates * 100 // (100 + d))
     normal, offset = planes.normals[i], planes.offsets[i]
     x = inquiry.meter.domain.sample(num_candidates, d, rng)
     if np.isinf(inquiry.meter.domain.reach(d)):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unweave.algebra.signs import solve_signs
+from unweave.algebra.signs import SignSolution, solve_signs
 from unweave.methods.base import Finding
 from unweave.methods.relu_preactivation import PreActivation
 from unweave.methods.relu_refine import refine_network
@@ -94,8 +94,7 @@ def fit_stack(
     solution, misfit, spread = _robust_fit(np.hstack([features, np.ones((len(x), 1))]), answers - bent, bars)
     tilt, constant = solution[:-1], solution[-1]
     vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), tilt.size)
-    error = SAFETY * max(spread, 1e-9 * float(np.max(np.abs(vectors), initial=1e-300)))
-    found = solve_signs(vectors, tilt.ravel(), error)
+    found, error = _tolerant_signs(vectors, tilt.ravel(), spread)
     warnings: tuple[str, ...] = ()
     open_signs: tuple[str, ...] = ()
     if found.signs is not None:
@@ -130,6 +129,16 @@ def fit_stack(
         undetermined=open_signs + open_weights + open_rest,
         warnings=warnings,
     )
+
+
+def _tolerant_signs(vectors: np.ndarray, target: np.ndarray, spread: float) -> tuple[SignSolution, float]:
+    """Signs at the tightest tolerance that gives any; the weights may be wrong in later digits before refinement."""
+    size = float(np.max(np.abs(vectors), initial=1e-300))
+    for relative in (1e-9, 1e-7, 1e-5):
+        found = solve_signs(vectors, target, SAFETY * max(spread, relative * size))
+        if found.signs is not None:
+            break
+    return found, SAFETY * max(spread, 1e-8 * size)
 
 
 def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tuple[np.ndarray, float, float]:

@@ -125,6 +125,8 @@ def _differences(inquiry: Inquiry, centres, values, bars, steps, rng):
 def _within(inquiry: Inquiry, centres: np.ndarray, moves: np.ndarray) -> np.ndarray:
     """The moves, turned round or shortened where they would leave the domain on either side."""
     domain = inquiry.meter.domain
+    if np.isinf(domain.reach(inquiry.input_size)):
+        return moves
     for _ in range(40):
         outside = ~(domain.contains(centres + moves) & domain.contains(centres - moves))
         if not outside.any():

@@ -67,7 +67,7 @@ class Inquiry:
 
     def bars(self, x: np.ndarray, answers: np.ndarray) -> np.ndarray:
         """The error to expect of ``answers`` to the rows of ``x``."""
-        size = np.max(np.abs(answers), axis=1) + self.slope * np.linalg.norm(x, axis=1)
+        size = np.max(np.abs(answers), axis=1) + self.slope * np.sqrt(np.einsum("nd,nd->n", x, x))
         return self.noise + self.relative * size
 
     def against(self, model: Model | None) -> Inquiry:
