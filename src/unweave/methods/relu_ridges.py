@@ -155,3 +155,12 @@ def _roomy_place(inquiry: Inquiry, model: RidgeSum, i: int, rng, num_candidates:
     error = bars / np.maximum(room, 1e-300) * np.maximum(1.0, far)
     best = int(np.argmin(error))
     return x[best], room[best], lift * room[best]
+
+
+def roomy_height(
+    inquiry: Inquiry, planes: Planes, i: int, rng: np.random.Generator
+) -> tuple[np.ndarray, float] | None:
+    """A point on plane ``i`` and the height above it that keeps clear of the other planes, twice over."""
+    k, d = planes.jumps.shape[1], planes.normals.shape[1]
+    place = _roomy_place(inquiry, RidgeSum(planes, np.zeros((k, d)), np.zeros(k)), i, rng, 48)
+    return None if place is None else (place[0], place[2] / 3)

@@ -10,10 +10,12 @@ from unweave.methods.relu_ridges import (
     fit_affine_part,
     plane_errors,
     remeasure,
+    roomy_height,
     same_plane,
 )
 from unweave.probes.cells import Pieces, join_pieces, measure_pieces
 from unweave.probes.inquiry import Inquiry
+from unweave.probes.joint_planes import measure_planes_jointly
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
 from unweave.probes.planes import join_planes, measure_planes
@@ -23,7 +25,10 @@ def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, P
     """The planes crossed by one random line, and the affine pieces between them."""
     lines = draw_lines(inquiry.meter.domain, 1, inquiry.input_size, rng)
     kinks = find_kinks(inquiry, lines)
-    planes, pieces = measure_planes(inquiry, lines, kinks, rng)
+    jointly = measure_planes_jointly(
+        inquiry, lines, kinks[0], lambda p, i: roomy_height(inquiry, p, i, rng), rng
+    )
+    planes, pieces = measure_planes(inquiry, lines, kinks, rng) if jointly is None else jointly
     if not pieces.valid.any():
         middle = (np.maximum(lines.low, -lines.scale) + np.minimum(lines.high, lines.scale)) / 2
         pieces = measure_pieces(inquiry, lines.points(np.arange(len(lines)), middle), lines.scale / 10, rng)

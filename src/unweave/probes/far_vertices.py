@@ -45,16 +45,19 @@ def wander(
     units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     x = np.array(directions)
     signs = np.sign(x @ units.T)
+    margins = 0.5 * np.min(np.abs(x @ units.T), axis=1, keepdims=True)
     for _ in range(num_steps):
         step = rng.standard_normal(x.shape)
         step /= np.linalg.norm(step, axis=1, keepdims=True)
         here, along = signs * (x @ units.T), signs * (step @ units.T)
-        # x + t step keeps its signs, with a tenth of each margin to spare, for t between low and high
-        limits = -0.9 * here / np.where(along == 0, np.inf, along)
+        # x + t step keeps half the margin it began with, for t between low and high
+        limits = -np.maximum(here - margins, 0.0) / np.where(along == 0, np.inf, along)
         high = np.min(np.where(along < 0, limits, 3.0), axis=1)
         low = np.max(np.where(along > 0, limits, -3.0), axis=1)
-        x = x + (low + rng.uniform(size=len(x)) * (high - low))[:, None] * step
-        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        moved = x + (low + rng.uniform(size=len(x)) * (high - low))[:, None] * step
+        moved /= np.linalg.norm(moved, axis=1, keepdims=True)
+        stays = np.min(signs * (moved @ units.T) - margins, axis=1) >= 0
+        x = np.where(stays[:, None], moved, x)
     return x
 
 

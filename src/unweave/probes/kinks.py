@@ -66,7 +66,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
     """The kinks along each of ``lines``. All open intervals of all lines are asked in one batch a round."""
     fraction = 0.05 if inquiry.coarse else 2e-3
     record: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
-    found: list[list[float]] = [[] for _ in range(len(lines))]
+    found: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
     unresolved: list[list[float]] = [[] for _ in range(len(lines))]
 
     def ask(numbers: list[int], parameters: list[float]) -> tuple[np.ndarray, np.ndarray]:
@@ -177,7 +177,7 @@ def _digest(
             np.max(np.abs(left.at(t) - values[0])) <= allowed
             and np.max(np.abs(right.at(t) - values[0])) <= allowed
         ):
-            found[interval.line].append(t)
+            found[interval.line].append((t, right.slope - left.slope))
             return []
         unknown = _Tangent(t, values[0], left.slope, interval.length, float(bars[0]), np.inf)
         return [
@@ -207,14 +207,17 @@ def _digest(
     ]
 
 
-def _gather(record, found: list[float], unresolved: list[float], output_size: int) -> Kinks:
+def _gather(
+    record, found: list[tuple[float, np.ndarray]], unresolved: list[float], output_size: int
+) -> Kinks:
     """Kinks in order, each placed again where the best-known straight pieces beside it meet."""
     record.sort(key=lambda item: item[0])
     ts = np.array([t for t, _ in record])
     values = np.array([v for _, v in record]).reshape(len(ts), output_size)
-    positions = np.array(sorted(found))
+    found = sorted(found, key=lambda item: item[0])
+    positions = np.array([t for t, _ in found])
     breaks = np.sort(np.concatenate([positions, unresolved]))
-    jumps = np.zeros((len(positions), output_size))
+    jumps = np.array([jump for _, jump in found]).reshape(len(positions), output_size)
     refined = positions.copy()
     for i, t in enumerate(positions):
         place = int(np.searchsorted(breaks, t))
