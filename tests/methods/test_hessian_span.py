@@ -178,3 +178,14 @@ def test_missing_directions_are_completed_orthogonally():
     vectors = np.eye(5)[:3]
     full = complete_directions(vectors)
     assert np.allclose(np.abs(full @ full.T), np.eye(5))
+
+
+def test_single_precision_answers_give_single_precision_weights():
+    network = random_network((10, 6, 1), "tanh", 3)
+
+    def answer(x):
+        return network(x.astype(np.float32).astype(np.float64)).astype(np.float32).astype(np.float64)
+
+    found = unweave.identify(answer, method="hessian-span", activation="tanh", input_size=10)
+    assert found.identified, found.reason
+    assert unweave.compare(network, found).max_relative_error < 1e-5

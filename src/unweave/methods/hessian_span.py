@@ -69,15 +69,16 @@ MOST_INPUTS = 64
 class SpanOptions:
     """Every number of the method. Lengths are in units of the length over which the network bends."""
 
-    scheme: Scheme = "central"
+    scheme: Scheme | None = None
+    """None: central differences of exact answers, Richardson's of others."""
     radius: float = 3.0
     """Spread of the base points of a network with two hidden layers where the domain has no end."""
     local: float = 0.03
     """Spread of the Hessians around one base point."""
-    num_bases: int = 20
+    num_bases: int = 10
     most_scattered: float = 4.5
     """Hessians at scattered points per active direction before a second hidden layer is assumed."""
-    num_rounds: int = 3
+    num_rounds: int = 5
     """How often base points are added when the first layer is incomplete or the fit fails."""
     num_attempts: int = 6
     """Starts of the fit of all parameters: three slopes, then random second layers."""
@@ -119,11 +120,14 @@ class _Run:
     def __post_init__(self):
         self.rng = self.problem.rng(200)
         self.deadline = time.monotonic() + self.options.time_limit
+        self.exact = self.problem.precision.relative < 1e-12
         self.size = self.meter.input_size
 
     def recover(self) -> Finding:
         self._measure_length()
         basis = self._active_directions()
+        if basis.shape[1] == 1:
+            return self._nothing("the answers vary in one direction only; use method='ridge'")
         if basis.shape[1] > MOST_INPUTS:
             return self._nothing(f"{basis.shape[1]} active directions are too many for Hessians")
         hidden = self.problem.hidden
@@ -156,19 +160,24 @@ class _Run:
 
     def _differences(self, num_directions: int) -> Differences:
         length = self.length * np.sqrt(num_directions / self.size)
-        return Differences.chosen(self.options.scheme, self.problem.precision, length)
+        scheme = self.options.scheme or ("central" if self.exact else "richardson")
+        return Differences.chosen(scheme, self.problem.precision, length)
+
+    def _least_gap(self, floor: float) -> float:
+        """How far a spectrum must fall at its end, given where its floor is."""
+        return float(np.clip(0.03 / floor, 8.0, EXACT_GAP))
 
     def _active_directions(self) -> np.ndarray:
         """Algorithm 1 with as few gradients as show the dimension; all coordinates when it would save nothing."""
         steps = self._differences(self.size)
         gradients = np.zeros((0, self.size))
-        floor = 30 * steps.error(1, self.problem.precision, self.length)
+        floor = 10 * steps.error(1, self.problem.precision, self.length)
         count = 4
         while self.size >= 6 and 2 * count <= 1.2 * self.size + 2:
             with self.meter.stage("active subspace"):
                 found = estimate_gradients(self.meter, self._points(count, 2 * self.unit), steps)
             gradients = np.concatenate([gradients, np.swapaxes(found, 1, 2).reshape(-1, self.size)])
-            subspace = estimate_active_subspace(gradients, floor=floor, least_gap=EXACT_GAP)
+            subspace = estimate_active_subspace(gradients, floor=floor, least_gap=self._least_gap(floor))
             self.details["gradient_spectrum"] = subspace.spectrum
             if subspace.dimension < min(len(gradients), self.size) - 1:
                 return subspace.basis
@@ -184,7 +193,7 @@ class _Run:
         directions = basis.shape[1]
         widest = directions * (directions + 1) // 2
         hidden = self.problem.hidden
-        floor = 30 * self._differences(directions).error(2, self.problem.precision, self.length)
+        floor = 10 * self._differences(directions).error(2, self.problem.precision, self.length)
         most = min(widest + 2, int(self.options.most_scattered * directions) + 10)
         most = most if hidden is None else hidden[0] + 6
         points, hessians = (
@@ -197,44 +206,51 @@ class _Run:
             points = np.concatenate([points, fresh])
             hessians = np.concatenate([hessians, self._hessians(fresh, basis)])
             matrices = hessians.reshape(-1, directions, directions)
-            span = estimate_span(matrices, floor=floor, least_gap=EXACT_GAP, gram=False)
+            span = estimate_span(matrices, floor=floor, least_gap=self._least_gap(floor), gram=False)
             settled = span.dimension < min(len(matrices), widest) - 1
             if settled or count >= most:
                 break
             count = min(int(1.5 * count) + 1, most)
         self.details["hessian_spectrum"] = span.spectrum
-        # beyond d(d-1)/2 squares a span contains other rank-one matrices as well
-        if span.dimension >= len(matrices) or span.dimension > widest - directions:
+        # beyond d(d-1)/2 squares (one more for d <= 3) a span contains other rank-one matrices as well
+        if span.dimension >= len(matrices) or span.dimension > widest - directions + (directions <= 3):
             return None
         if hidden is not None and span.dimension != hidden[0]:
             span = estimate_span(matrices, dimension=hidden[0], gram=False)
-        vectors = self._components(span)
+        vectors = self._components(span, floor)
         if len(vectors) != span.dimension:
             return None
         self.details["checks"] = check_components(span, vectors).to_dict()
         return self._finish_shallow(points, hessians, vectors, basis)
 
-    def _components(self, span: MatrixSpan) -> np.ndarray:
-        """All rank-one elements of an exact span, as unit vectors."""
+    def _components(self, span: MatrixSpan, floor: float) -> np.ndarray:
+        """All rank-one elements of a span known to about ``floor``, as unit vectors."""
         vectors = whitened_components(span, self.rng)
         if vectors is not None:
             vectors = polish_components(span, vectors)
-            if np.max(span.distances(vectors)) < 1e-3:
+            if np.max(span.distances(vectors)) < np.clip(30 * floor, 1e-3, 0.2):
                 return vectors
-        found = find_components(span, self.rng, accept=1 - 1e-6)
-        return found.vectors[found.values > 1 - 1e-6]
+        least = 1 - float(np.clip((30 * floor) ** 2, 1e-6, 0.02))
+        found = find_components(span, self.rng, accept=least)
+        return found.vectors[found.values >= least]
 
     def _finish_shallow(self, points, hessians, vectors, basis) -> Finding:
         """Slopes and shifts from curvatures, then all parameters; the activation by its residual."""
         curvatures = curvature_coefficients(hessians, vectors)
         rows = vectors @ basis.T
-        guesses = {name: fit_units(points @ rows.T, curvatures, act.get(name)) for name in self.activations}
-        alternatives = {name: guess[2] for name, guess in guesses.items()}
+        arguments = points @ rows.T
+        few = np.argsort(-np.sum(curvatures**2, axis=(0, 1)))[:6]
+        rough = {
+            a: fit_units(arguments[:, few], curvatures[:, :, few], act.get(a))[2] for a in self.activations
+        }
+        leading = sorted(rough, key=lambda a: rough[a])[:2]
+        guesses = {name: fit_units(arguments, curvatures, act.get(name)) for name in leading}
+        alternatives = {**rough, **{name: guess[2] for name, guess in guesses.items()}}
         x, y = self._samples(
             Network([rows, np.ones((self.meter.output_size, len(rows)))], [None, None], ["tanh", "identity"])
         )
         best: ShallowFit | None = None
-        for name in sorted(guesses, key=lambda n: guesses[n][2])[:3]:
+        for name in sorted(guesses, key=lambda n: guesses[n][2]):
             slopes, shifts, _ = guesses[name]
             fit = fit_shallow(x, y, slopes[:, None] * rows, shifts, name, noise=self.problem.precision.noise)
             if best is None or (fit.network is not None, -fit.rms) > (best.network is not None, -best.rms):
@@ -263,6 +279,8 @@ class _Run:
         """First layer from what local spans have in common, second layer from what is off the diagonal then."""
         if self.meter.output_size != 1:
             return self._nothing("two hidden layers are served for one output; use method='in-domain'")
+        if self.problem.precision.relative > 1e-10:
+            return self._nothing("two hidden layers need exact answers; use method='in-domain'")
         width = basis.shape[1]
         spans: list[MatrixSpan] = []
         near: np.ndarray | None = None
