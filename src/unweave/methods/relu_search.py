@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unweave.methods.relu_ridges import (
@@ -15,10 +17,10 @@ from unweave.methods.relu_ridges import (
 )
 from unweave.probes.cells import Pieces, join_pieces, measure_pieces
 from unweave.probes.inquiry import Inquiry
-from unweave.probes.joint_planes import measure_planes_jointly
+from unweave.probes.joint_planes import measure_heights, measure_planes_jointly
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
-from unweave.probes.planes import join_planes, measure_planes
+from unweave.probes.planes import Planes, join_planes, measure_planes
 
 
 def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, Pieces]:
@@ -50,7 +52,8 @@ def sharpen(
 ) -> tuple[RidgeSum, Pieces]:
     """Measure the units of low accuracy again at places where the other planes leave room, in two passes."""
     target = max(target, 30 * inquiry.relative)
-    planes = model.planes
+    planes = settle_offsets(inquiry, model.planes, target, rng)
+    model = fit_affine_part(planes, pieces) if pieces.valid.any() else model
     for _ in range(2):
         errors = plane_errors(planes)
         which = np.argsort(-errors)
@@ -66,3 +69,19 @@ def sharpen(
         pieces = join_pieces(pieces, fresh_pieces)
         model = fit_affine_part(planes, pieces)
     return model, pieces
+
+
+def settle_offsets(inquiry: Inquiry, planes: Planes, target: float, rng: np.random.Generator) -> Planes:
+    """Planes seen far out have good normals but poor offsets: four queries each, near the origin, settle them."""
+    far = np.flatnonzero((planes.errors <= target) & (plane_errors(planes) > target))
+    if not len(far):
+        return planes
+    chosen = set(far.tolist())
+    _, places, heights = measure_heights(
+        inquiry, planes, lambda p, i: roomy_height(inquiry, p, i, rng) if i in chosen else None
+    )
+    moved = far[np.linalg.norm(places[far], axis=1) < np.linalg.norm(planes.points[far], axis=1)]
+    offsets, points = planes.offsets.copy(), planes.points.copy()
+    offsets[moved] = heights[moved] - np.einsum("md,md->m", planes.normals[moved], places[moved])
+    points[moved] = places[moved]
+    return replace(planes, offsets=offsets, points=points)

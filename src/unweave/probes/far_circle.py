@@ -240,9 +240,13 @@ def _locate(ask, circle, activation, brackets: list[_Bracket]) -> list[Crossing]
                 if not np.isfinite(slope) or slope == 0:
                     slope = 1 / (bracket.high - bracket.low)
                 middle = np.clip(bracket.inside - bracket.argument / slope, bracket.low, bracket.high)
-                # a whole transition fits between the plateaus; a flat spot inside means two units at once
+                # a whole transition fits between the plateaus (a flat spot inside means two units at once), and it
+                # is not much narrower than the bracket that first hit it (a top that is not monotone fakes slopes)
                 widest = (bracket.outer[1] - bracket.outer[0]) * bracket.radius / 10
-                found[i] = _crossing(bracket, middle, min(bracket.radius / slope, widest))
+                narrowest = (bracket.high - bracket.low) * bracket.radius / 64
+                found[i] = _crossing(
+                    bracket, middle, float(np.clip(bracket.radius / slope, narrowest, widest))
+                )
             elif abs(argument) < 1.2 * activation.scale:
                 brackets[i] = replace(bracket, inside=float(angle), argument=argument)
             elif bracket.high - bracket.low < 1e-4 * activation.scale / bracket.radius:

@@ -9,7 +9,7 @@ widest cells can be chosen. The directions are then measured again, four queries
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -47,10 +47,15 @@ def measure_planes_jointly(
     high = min(lines.high[0], positions[-1] + 2 * (scale + abs(positions[-1])))
     edges = np.concatenate([[low], positions, [high]])
     middles, widths = (edges[:-1] + edges[1:]) / 2, np.diff(edges) / 2
-    chosen = _choose_cells(widths / (scale + np.abs(middles)), max(2, min(k // 2, 12)))
-    x = lines.points(np.zeros(len(chosen), dtype=int), middles[chosen])
-    pieces = measure_pieces(inquiry, x, widths[chosen] / 5, rng)
-    if not pieces.valid.all():
+    usable = widths / (scale + np.abs(middles))
+    for _ in range(4):
+        chosen = _choose_cells(usable, max(2, min(k // 2, 12)))
+        x = lines.points(np.zeros(len(chosen), dtype=int), middles[chosen])
+        pieces = measure_pieces(inquiry, x, widths[chosen] / 5, rng)
+        if pieces.valid.all():
+            break
+        usable[chosen[~pieces.valid]] *= 1e-6
+    else:
         return None
     groups = [_Group(np.arange(a, b), i, i + 1) for i, (a, b) in enumerate(pairwise(chosen))]
     points = lines.points(np.zeros(len(positions), dtype=int), positions)
@@ -58,18 +63,15 @@ def measure_planes_jointly(
     if np.any(sizes == 0):
         return None
     planes = _split(pieces, groups, kinks.jumps / sizes, points)
-    jumps = _measure_outputs(inquiry, planes, place)
-    good = np.linalg.norm(jumps, axis=1) > 0
-    if not good.all():
-        return None
-    agree = (
-        np.einsum("mk,mk->m", jumps, planes.jumps)
-        / np.linalg.norm(jumps, axis=1)
-        / np.linalg.norm(planes.jumps, axis=1)
-    )
-    if np.any(agree < 1 - 1e-6):
-        return None
-    return _split(pieces, groups, jumps / np.linalg.norm(jumps, axis=1, keepdims=True), points), pieces
+    jumps, places, heights = measure_heights(inquiry, planes, place)
+    lengths = np.linalg.norm(jumps, axis=1) * np.linalg.norm(planes.jumps, axis=1)
+    agree = np.einsum("mk,mk->m", jumps, planes.jumps) / np.maximum(lengths, 1e-300) > 1 - 1e-6
+    directions = np.where(agree[:, None], jumps, planes.jumps)
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    sound = np.concatenate([np.full(len(group.members), agree[group.members].all()) for group in groups])
+    split = _split(pieces, groups, directions, points)
+    offsets = heights - np.einsum("md,md->m", split.normals, places)
+    return replace(split, offsets=offsets, points=places).take(sound), pieces
 
 
 def _choose_cells(widths: np.ndarray, longest: int) -> np.ndarray:
@@ -106,21 +108,28 @@ def _split(pieces: Pieces, groups: list[_Group], directions: np.ndarray, points:
     return Planes(normals, offsets, sizes[:, None] * directions, relative, points)
 
 
-def _measure_outputs(inquiry: Inquiry, planes: Planes, place: Place) -> np.ndarray:
-    """The jump of the slope across each plane where there is room; 0 where none was found or it is not straight."""
-    places = [place(planes, i) for i in range(len(planes))]
-    found = [i for i, at in enumerate(places) if at is not None]
-    jumps = np.zeros_like(planes.jumps)
+def measure_heights(
+    inquiry: Inquiry, planes: Planes, place: Place
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The jump of the slope across each plane where there is room, that place, and its height above the true plane.
+
+    Jumps are 0 where no place was found or the plane is not there.
+    """
+    jumps, x, heights = np.zeros_like(planes.jumps), planes.points.copy(), np.zeros(len(planes))
+    found = [(i, at) for i in range(len(planes)) if (at := place(planes, i)) is not None]
     if not found:
-        return jumps
-    x = np.array([places[i][0] for i in found])  # type: ignore[index]
-    lift = np.array([places[i][1] for i in found])[:, None]  # type: ignore[index]
-    steps = [lift * m * planes.normals[found] for m in (-2, -1, 1, 2)]
-    answers, bars = inquiry.ask(np.concatenate([x + step for step in steps]))
+        return jumps, x, heights
+    rows = np.array([i for i, _ in found])
+    x[rows] = np.array([at[0] for _, at in found])
+    lift = np.array([at[1] for _, at in found])[:, None]
+    steps = [lift * m * planes.normals[rows] for m in (-2, -1, 1, 2)]
+    answers, bars = inquiry.ask(np.concatenate([x[rows] + step for step in steps]))
     far_down, down, up, far_up = np.split(answers, 4)
-    jumps[found] = ((far_up - up) - (down - far_down)) / lift
-    meet = np.max(np.abs((2 * up - far_up) - (2 * down - far_down)), axis=1)
+    jumps[rows] = ((far_up - up) - (down - far_down)) / lift
+    meet = (2 * up - far_up) - (2 * down - far_down)
+    square = np.maximum(np.einsum("mk,mk->m", jumps[rows], jumps[rows]), 1e-300)
+    heights[rows] = np.einsum("mk,mk->m", meet, jumps[rows]) / square
     bar = np.max(np.split(bars, 4), axis=0)
-    misplaced = meet > SAFETY * 6 * bar + 1e-3 * np.linalg.norm(jumps[found], axis=1) * lift[:, 0]
-    jumps[np.array(found)[misplaced]] = 0.0
-    return jumps
+    misplaced = np.max(np.abs(meet), axis=1) > SAFETY * 6 * bar + 1e-3 * np.sqrt(square) * lift[:, 0]
+    jumps[rows[misplaced]] = 0.0
+    return jumps, x, heights
