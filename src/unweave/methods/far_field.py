@@ -121,9 +121,7 @@ class _Run:
         self.num_units = len(crossings)
         if not crossings:
             self.hopeless = True
-            return Finding(
-                None, "the answers do not change along a far circle: a constant far field"
-            )
+            return Finding(None, "the answers do not change along a far circle: a constant far field")
         if any(c.width == 0 for c in crossings):
             self.hopeless = True
             return Finding(
@@ -370,13 +368,15 @@ class _Run:
         return (arguments + found - np.sum(weights * (bases + mirrored), axis=1)) / 2
 
     def _doubtful(self, layer, weights, biases, bends) -> np.ndarray:
-        """Units whose reading was not clean: another unit was not saturated, or the radius was very large."""
+        """Units whose reading was not clean: another unit not saturated, a very large radius, tiny steps."""
         bases = np.array([r.base for r in layer.readings])
         others = np.abs(bases @ weights.T + biases)
         np.fill_diagonal(others, np.inf)
         unsaturated = np.min(others, axis=1) < 0.97 * act.saturation_point(self.activation)
         distant = np.linalg.norm(bases, axis=1) * np.linalg.norm(weights, axis=1) > 2e5
-        return unsaturated | distant | (bends > 1e-3)
+        steps = np.array([r.step for r in layer.readings]) * np.linalg.norm(weights, axis=1)
+        short = steps / np.sqrt(weights.shape[1]) < 0.01 * self.activation.scale
+        return unsaturated | distant | short | (bends > 1e-3)
 
     def _read_again(self, units, top, weights, biases, basis) -> tuple[np.ndarray, np.ndarray]:
         """New base points inside each unit's hyperplane, as close to the origin as saturation allows."""

@@ -18,7 +18,7 @@ from unweave.refine.layout import Layout
 
 MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 """Larger Jacobians are not factorised: the cost is cubic in the parameters."""
-REACHES = (1e3, 1e5, 1e7)
+REACHES = (1e3, 1e5, 1e6)
 """A correction of relative size 1/reach may carry answers beyond |x| |w| = reach across a hyperplane: they are taken
 in step by step, the farther the more exact the network already is."""
 SINGULAR = 1e11
