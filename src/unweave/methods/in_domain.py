@@ -21,6 +21,7 @@ from unweave.domains import Ball, Normal
 from unweave.methods.base import Finding, Problem
 from unweave.network import Network
 from unweave.oracles.meter import Meter
+from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
 
@@ -82,6 +83,8 @@ def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
         details["singular_values"] = fit.polished.singular_values
         details["standard_errors"] = fit.polished.standard_errors
     undetermined = fit.undetermined
+    if _has_idle_inputs(fit):
+        undetermined = (*undetermined, "layer 1: weights of inputs that do not move in the data")
     if not fit.minimal:
         undetermined = (*undetermined, "units: one of them could be removed")
     return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
@@ -153,6 +156,13 @@ def _fit_affine(pool: Pool, noise: float) -> Network | None:
     if _bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
         return None
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
+
+
+def _has_idle_inputs(fit: OverwideFit) -> bool:
+    """Whether weights of the first layer were left open because the data do not move along some input."""
+    if fit.polished is None or fit.network is None or Form.of(fit.network.activations[0]).free_per_unit:
+        return False
+    return fit.minimal and fit.polished.null_directions.shape[1] > 0
 
 
 def _residuals(fit: OverwideFit) -> dict[str, float]:

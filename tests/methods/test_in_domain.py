@@ -1,0 +1,113 @@
+"""In-domain: activation, depth and widths are found inside the domain; samples alone; honest ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from truth import random_network
+from unweave.comparison import compare
+from unweave.domains import Ball, Box, Normal
+from unweave.methods.base import Problem
+from unweave.methods.in_domain import InDomain, recover_from_samples
+from unweave.network import Network
+from unweave.oracles.meter import Meter
+from unweave.oracles.precision import Precision
+
+EXACT = Precision(1e-16, 1.0, "float64")
+
+
+class Model:
+    """A network as an oracle."""
+
+    name, notes = "network", ()
+
+    def __init__(self, network: Network, dtype: str = "float64"):
+        self.network, self.dtype = network, dtype
+        self.input_size, self.output_size = network.input_size, network.output_size
+
+    def __call__(self, x):
+        return self.network(x).astype(self.dtype).astype(np.float64)
+
+
+def _recover(network, activations, domain, *, precision=EXACT, max_depth=2, budget=None, dtype="float64"):
+    meter = Meter(Model(network, dtype), domain=domain, budget=budget)
+    problem = Problem(activations, None, precision, 3, max_depth)
+    return InDomain(time_limit=90).recover(meter, problem), meter
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "domain"),
+    [
+        ((6, 5, 1), "tanh", Ball(4.0)),
+        ((5, 4, 2), "gelu", Box(-2.0, 2.0)),
+        ((6, 5, 3, 1), "erf", Normal()),
+    ],
+)
+def test_activation_depth_and_widths_are_found(sizes, activation, domain):
+    truth = random_network(sizes, activation, 50)
+    finding, meter = _recover(truth, ("tanh", "erf", "gelu", "softplus"), domain)
+    assert finding.network is not None, finding.reason
+    assert compare(truth, finding.network).max_relative_error < 1e-8
+    assert finding.alternatives[activation] < 1e-12
+    assert min(r for name, r in finding.alternatives.items() if name != activation) > 1e-6
+    assert meter.ledger.total <= 15 * truth.num_parameters
+
+
+def test_sigmoid_and_tanh_are_one_candidate():
+    truth = random_network((5, 4, 1), "sigmoid", 51)
+    finding, _ = _recover(truth, ("tanh", "sigmoid"), Ball(4.0), max_depth=1)
+    assert set(finding.alternatives) == {"tanh"}
+    assert compare(truth, finding.network).max_relative_error < 1e-8
+
+
+def test_a_budget_is_kept_and_its_end_is_said():
+    truth = random_network((8, 10, 1), "tanh", 52)
+    finding, meter = _recover(truth, ("tanh",), Ball(4.0), budget=150, max_depth=1)
+    assert finding.network is None
+    assert meter.ledger.total <= 150
+    assert "budget" in finding.reason
+
+
+def test_steep_networks_are_asked_close_to_the_middle():
+    mild = random_network((5, 4, 1), "tanh", 53)
+    steep = Network([8 * mild.weights[0], mild.weights[1]], mild.biases, mild.activations)
+    finding, meter = _recover(steep, ("tanh",), Ball(5.0), max_depth=1)
+    assert compare(steep, finding.network).max_relative_error < 1e-8
+    assert meter.ledger.total <= 20 * steep.num_parameters
+
+
+def test_an_affine_model_has_no_hidden_units():
+    affine = Network([[[1.0, -2.0, 0.5]]], [[0.3]], ["identity"])
+    finding, _ = _recover(affine, ("tanh",), Ball(2.0))
+    assert finding.network is not None
+    assert finding.network.hidden == ()
+    assert "affine" in finding.reason
+
+
+def test_a_float32_model_is_read_to_its_precision():
+    truth = random_network((6, 4, 1), "tanh", 54)
+    finding, _ = _recover(
+        truth, ("tanh",), Ball(4.0), precision=Precision(6e-8, 1.0, "float32"), max_depth=1, dtype="float32"
+    )
+    assert finding.network is not None, finding.reason
+    assert compare(truth, finding.network).max_relative_error < 1e-5
+
+
+def test_samples_alone_suffice():
+    truth = random_network((6, 5, 2), "tanh", 55)
+    rng = np.random.default_rng(56)
+    x = 1.0 + rng.standard_normal((400, 6)) @ np.triu(np.ones((6, 6)))  # correlated, not centred
+    small = Network([truth.weights[0] / 3, truth.weights[1]], truth.biases, truth.activations)
+    finding = recover_from_samples(x, small(x), Problem(("tanh",), None, EXACT, 3, 1))
+    assert finding.network is not None, finding.reason
+    assert compare(small, finding.network).max_relative_error < 1e-8
+
+
+def test_constant_inputs_are_reported_as_undetermined():
+    truth = random_network((5, 4, 1), "tanh", 57)
+    x = np.random.default_rng(58).standard_normal((400, 5))
+    x[:, 3] = 2.0
+    finding = recover_from_samples(x, truth(x), Problem(("tanh",), None, EXACT, 3, 1))
+    assert finding.network is not None, finding.reason
+    assert finding.undetermined
