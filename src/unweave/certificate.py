@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.certificate_relu import piecewise_linear_checks
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
@@ -51,8 +52,10 @@ class Certificate:
 
     @property
     def agrees(self) -> bool:
-        """Whether every fresh answer was reproduced to the accuracy of the answers."""
-        return self.max_relative_error <= self.tolerance
+        """Whether every fresh answer was reproduced to the accuracy of the answers, and every further check passed."""
+        errors = [value for name, value in self.checks.items() if name.startswith("max_error")]
+        explained = self.checks.get("num_unexplained_kinks", 0) == 0
+        return explained and max([self.max_relative_error, *errors]) <= self.tolerance
 
     @property
     def complete(self) -> bool:
@@ -85,6 +88,10 @@ def certify(
     errors = relative_errors(network, x, y)
     system = weighted_system(network, *used, precision.noise)
     deviations = None if system is None else system.unit_errors(network)
+    kinked = network.hidden and all(
+        name.startswith(("relu", "leaky_relu")) for name in network.activations[:-1]
+    )
+    checks = piecewise_linear_checks(network, meter, rng, precision) if kinked else {}
     return Certificate(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
@@ -94,6 +101,7 @@ def certify(
         condition=None if system is None else system.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else _name_units(network, deviations),
+        checks=checks,
     )
 
 

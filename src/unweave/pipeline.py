@@ -196,6 +196,12 @@ class _Run:
 
 def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
     """The outcome that the certificate supports, and the reason when it is not ``identified``."""
+    kinks = int(certificate.checks.get("num_unexplained_kinks", 0))
+    if kinks:
+        return (
+            Outcome.PARTLY,
+            f"{kinks} kinks on fresh lines are not explained by the network: a unit is missing",
+        )
     if not certificate.agrees:
         reason = (
             f"fresh answers differ by up to {certificate.max_relative_error:.1e} (allowed "

@@ -28,7 +28,7 @@ def recover(network: Network, activations=("tanh", "erf"), hidden=None, domain=N
         ((10, 16, 1), "tanh"),
         ((10, 16, 1), "sigmoid"),
         ((4, 24, 2), "erf"),
-        ((12, 6, 3, 1), "tanh"),
+        ((12, 10, 3, 1), "tanh"),
         ((8, 12, 5, 3), "sigmoid"),
         ((9, 10, 4, 2), "erf"),
     ],

@@ -224,10 +224,8 @@ def test_probabilities_become_log_odds(rng):
         oracle = resolve(model)
         x = rng.standard_normal((40, 3))
         logits = network(x)
-        if num_classes == 2:
-            expected = logits[:, 1:] - logits[:, :1]
-        else:
-            expected = logits - logits.mean(axis=1, keepdims=True)
+        two = num_classes == 2
+        expected = logits[:, 1:] - logits[:, :1] if two else logits - logits.mean(axis=1, keepdims=True)
         assert len(oracle.notes) == 1
         assert "log" in oracle.notes[0]
         assert np.allclose(oracle(x), expected, rtol=1e-12, atol=1e-12)

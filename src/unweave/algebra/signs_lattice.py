@@ -2,8 +2,8 @@
 
 With y = (s + 1)/2 in {0, 1} the equations ``A s = target`` say that one integer combination of the rows
 ``(2 e_i, K A_i)`` and ``(1, ..., 1, K target')`` is the vector (s, about 0), by far the shortest of its lattice
-when the equations carry more bits than there are signs (Lagarias and Odlyzko 1985; Coster et al. 1992). The basis is reduced
-by LLL; K grows step by step, which keeps the reduction well inside double precision.
+when the equations carry more bits than there are signs (Lagarias and Odlyzko 1985; Coster et al. 1992). The basis
+is reduced by LLL; K grows step by step, which keeps the reduction well inside double precision.
 """
 
 from __future__ import annotations
