@@ -170,7 +170,9 @@ def _measure(inquiry: Inquiry, tasks: list[_Crossing]) -> np.ndarray:
     far, near = point + shift * across, point - shift * across
     questions = [far + reach * along, far - reach * along, near + reach * along, near - reach * along]
     questions += [far + reach / 2 * along, far - reach / 2 * along]
-    inside = np.all([inquiry.meter.domain.contains(q) for q in questions], axis=0)
+    inside = np.all(
+        [np.isfinite(q).all(axis=1) & inquiry.meter.domain.contains(q) for q in questions], axis=0
+    )
     result = np.full(len(tasks), np.nan)
     rows = np.flatnonzero(inside)
     if not len(rows):

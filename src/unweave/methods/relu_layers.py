@@ -32,6 +32,10 @@ from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import draw_lines, line_through
 from unweave.probes.planes import Planes, measure_planes
 
+UNTRACED = (
+    "no second-layer unit could be traced on first-layer hyperplanes: three hidden layers are not served yet"
+)
+
 
 @dataclass(frozen=True)
 class ReluLayers:
@@ -39,15 +43,15 @@ class ReluLayers:
 
     name: str = "relu-layers"
     max_rounds: int = 6
-    max_seconds: float = 120.0
+    max_seconds: float = 60.0
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
         deadline = time.monotonic() + self.max_seconds
-        finding = Finding(None, reason="no first-layer hyperplane was confirmed on several lines")
-        for num_lines in (3, 2):  # how many lines must show a plane of the first layer
+        finding = Finding(None, reason=UNTRACED)
+        for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
             finding = self._attempt(meter, problem, num_lines, deadline)
-            if finding.network is not None:
+            if finding.reason != UNTRACED:
                 break
         return finding
 
@@ -55,7 +59,7 @@ class ReluLayers:
         rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
-        first = find_first_layer(inquiry, rng, num_confirmations=num_lines)
+        first = find_first_layer(inquiry, rng, num_lines=num_lines)
         if not len(first.planes) or not len(first.deeper):
             return Finding(
                 None, reason="no first-layer hyperplane was confirmed on several lines, or no deeper kink"
@@ -69,15 +73,16 @@ class ReluLayers:
                 None, reason="no second-layer unit could be traced on the first layer's hyperplanes"
             )
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+        wrong = 1.0
         for _ in range(self.max_rounds):
             if time.monotonic() > deadline:
                 break
             wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
             if not wrong:
-                return stack.finding(True)
+                return stack.finding(0.0)
             second = self._add_units(inquiry, first, kinks, second, rng)
             stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
-        return stack.finding(False)
+        return stack.finding(wrong)
 
     def _add_units(
         self,
@@ -107,7 +112,7 @@ class ReluLayers:
             units = _distinct(units, planes)
             found, predicted, left = audit(units, planes, first.lines, first.kinks)
             units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
-            if not any(len(k.positions) for k in left):
+            if not any(len(k.positions) for k in left) or not _mostly_complete(units):
                 break
             with inquiry.meter.stage("second layer"):
                 kinks, _ = measure_planes(inquiry, first.lines, left, rng)
@@ -140,8 +145,8 @@ class ReluLayers:
 
     def _look_for_more(
         self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator
-    ) -> tuple[bool, Planes]:
-        """Whether fresh points contradict the stack, and the kinks on lines from there to points that do not."""
+    ) -> tuple[float, Planes]:
+        """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
         domain, d = inquiry.meter.domain, inquiry.input_size
         residual = inquiry.against(stack)
         with inquiry.meter.stage("fresh points"):
@@ -161,7 +166,7 @@ class ReluLayers:
                 lines = draw_lines(domain, 8, d, rng)
                 kinks = find_kinks(residual, lines, num_nodes=12)
         if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
-            return False, first.deeper.take([])
+            return 0.0, first.deeper.take([])
         with inquiry.meter.stage("second layer"):
             open_kinks = []
             for line, found in enumerate(kinks):
@@ -179,7 +184,7 @@ class ReluLayers:
                     )
                 )
             fresh_planes, _ = measure_planes(inquiry, lines, open_kinks, rng)
-        return True, fresh_planes
+        return max(len(wrong) / len(x), 1e-6), fresh_planes
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,11 @@ def _spread_points(
     sides = np.where(orientation == 0, 1.0, orientation)
     x[third : 2 * third] = (scale * arguments * sides - planes.offsets) @ np.linalg.pinv(planes.normals).T
     return x
+
+
+def _mostly_complete(units: list[PreActivation]) -> bool:
+    """Whether most units have all their weights; zero sets of a third layer are no ridge sums and stay incomplete."""
+    return sum(bool(unit.known.all()) for unit in units) >= len(units) / 2
 
 
 def _independent(planes: Planes) -> bool:

@@ -46,7 +46,7 @@ def sharpen(
     pieces: Pieces,
     rng: np.random.Generator,
     *,
-    target: float = 1e-10,
+    target: float = 5e-11,
     share: float = 1 / 3,
     num_candidates: int = 96,
 ) -> tuple[RidgeSum, Pieces]:
