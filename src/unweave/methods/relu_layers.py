@@ -61,21 +61,17 @@ class ReluLayers:
             inquiry = open_inquiry(meter, problem.precision, rng)
         first = find_first_layer(inquiry, rng, num_lines=num_lines)
         if not len(first.planes) or not len(first.deeper):
-            return Finding(
-                None, reason="no first-layer hyperplane was confirmed on several lines, or no deeper kink"
-            )
+            return Finding(None, reason=UNTRACED)
         with meter.stage("first layer"):
             first = sharpen_first_layer(inquiry, first, rng)
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
         if not second.units:
-            return Finding(
-                None, reason="no second-layer unit could be traced on the first layer's hyperplanes"
-            )
+            return Finding(None, reason=UNTRACED)
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
         wrong = 1.0
         for _ in range(self.max_rounds):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or not _mostly_complete(second.units):
                 break
             wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
             if not wrong:
@@ -127,7 +123,7 @@ class ReluLayers:
         rng: np.random.Generator,
     ) -> list[PreActivation]:
         """One unit after the other from the kinks that those before do not explain."""
-        num_incomplete = 0
+        num_before, num_incomplete = len(units), 0
         for i in np.argsort(kinks.errors):
             kink = kinks.take([i])
             if any(explains(unit, planes, kink) or absorb(unit, planes, kink) for unit in units):
@@ -139,8 +135,8 @@ class ReluLayers:
                 num_incomplete > 3 + len(units) // 2
             ):  # zero sets that are no ridge sums: units of a third layer
                 break
-        if num_incomplete <= 3 + len(units) // 2:
-            measure_crossings(inquiry, planes, units, rng)
+        if 0 < num_incomplete <= 3:
+            measure_crossings(inquiry, planes, units, rng, start=num_before)
         return units
 
     def _look_for_more(
