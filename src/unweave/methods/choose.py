@@ -26,6 +26,8 @@ METHODS = {
 }
 """Every method by name: the module it lives in and its class, imported when it is chosen."""
 
+MANY_INPUTS = 500
+"""From this many inputs on a single unit is looked for first."""
 SATURATING = ("tanh", "sigmoid", "erf")
 PIECEWISE_LINEAR = ("relu", "leaky_relu")
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
@@ -50,6 +52,7 @@ class Traits:
     exact: bool
     """The answers carry float64 rounding only."""
     piecewise_linear: bool
+    input_size: int
 
 
 def check_method(method: str) -> None:
@@ -62,6 +65,14 @@ def choose(method: str, activation: str, traits: Traits) -> list[Choice]:
     """Methods to try, in order, each with its reason."""
     if method != "auto":
         return [_choice(method, _candidates(method, activation), "asked for")]
+    if traits.input_size >= MANY_INPUTS:
+        why = f"{traits.input_size:,} inputs: a single unit would show after a few dozen queries"
+        return [_choice("ridge", _candidates("ridge", activation), why), *_choose_layers(activation, traits)]
+    return _choose_layers(activation, traits)
+
+
+def _choose_layers(activation: str, traits: Traits) -> list[Choice]:
+    """Methods for whole layers of units."""
     if _wants_lines(activation, traits):
         why = (
             "the answers are piecewise linear"
@@ -100,6 +111,8 @@ def _candidates(method: str, activation: str) -> tuple[str, ...]:
         return (activation,)
     if method == "far-field":
         return ("tanh", "erf")
+    if method == "ridge":
+        return ("tanh", "erf", *RELU_LIKE, *PIECEWISE_LINEAR)
     return PIECEWISE_LINEAR if method.startswith("relu") else ("tanh", "erf", *RELU_LIKE)
 
 

@@ -29,7 +29,7 @@ from unweave.methods.far_field_arguments import read_row, solve_arguments
 from unweave.methods.far_field_top import Top, affine_top, fit_top
 from unweave.network import Network
 from unweave.oracles.meter import Meter
-from unweave.probes.far_circle import Circle, Crossing, find_crossings, random_circle
+from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_rows import (
     Reading,
     approximate_row,
@@ -123,17 +123,14 @@ class _Run:
             self.hopeless = True
             return Finding(None, "the answers do not change along a far circle: a constant far field")
         if any(c.width == 0 for c in crossings):
-            self.hopeless = True
-            return Finding(
-                None,
-                "the answers jump instead of passing smoothly: step units, a decision tree or rounding, "
-                "not a smooth saturating network",
-                conclusive=True,
-            )
+            return self._jumps()
         self._choose_activation(circle, crossings)
         deep = not self._looks_affine(circle, crossings)
         layer, doubtful = self._first_layer(circle, crossings, deep)
         if layer is None:
+            with self.meter.stage("circle"):
+                if is_jump(self.meter.ask, circle, crossings[0], self.tolerance):
+                    return self._jumps()
             return Finding(None, f"{doubtful} crossings stay unresolved: units overlap on this circle")
         self._rows, self.num_units = layer.rows, len(layer.rows)
         top = self._top(layer, deep)
@@ -142,6 +139,11 @@ class _Run:
         network, bend = self._exact(layer, top.network)
         network = self._look_closer(network, layer.basis)
         return self._conclude(network, bend, top)
+
+    def _jumps(self) -> Finding:
+        self.hopeless = True
+        reason = "the answers jump instead of passing smoothly: step units, a decision tree or rounding"
+        return Finding(None, f"{reason}, not a smooth saturating network", conclusive=True)
 
     def _crossings(self, circle: Circle) -> list[Crossing]:
         with self.meter.stage("circle"):

@@ -113,7 +113,9 @@ def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: floa
     residuals = np.max(np.abs(layout.forward(again.parameters, patterns) - values), axis=1)
     keep = residuals <= 30 * accept * spread_of(values)
     kept = fit_layout(layout, again.parameters, patterns[keep], values[keep], settings=settings)
-    return (patterns[keep], values[keep], kept) if kept.rms <= accept else (clean_patterns, clean_values, again)
+    return (
+        (patterns[keep], values[keep], kept) if kept.rms <= accept else (clean_patterns, clean_values, again)
+    )
 
 
 def _students(patterns, values, activation, width, rng, accept, thorough):

@@ -97,6 +97,22 @@ def find_crossings(
     return _settle_plateaus(ask, circle, crossings, angles, values, 3 * act.saturation_point(activation))
 
 
+def is_jump(ask: Ask, circle: Circle, crossing: Crossing, tolerance: float) -> bool:
+    """Whether the answers jump inside a crossing: halving the arc towards the larger change does not shrink it."""
+    low, high = crossing.low, crossing.high
+    before, after = crossing.before, crossing.after
+    for _ in range(44):
+        middle = (low + high) / 2
+        answer = ask(circle.point(np.array([middle]), crossing.radius))[0]
+        if np.linalg.norm(answer - before) >= np.linalg.norm(after - answer):
+            high, after = middle, answer
+        else:
+            low, before = middle, answer
+        if not np.max(np.abs(after - before)) > tolerance:
+            return False
+    return bool(np.linalg.norm(after - before) > 0.05 * np.linalg.norm(crossing.jump))
+
+
 def relocate(
     ask: Ask,
     circle: Circle,

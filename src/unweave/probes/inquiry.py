@@ -82,7 +82,7 @@ def open_inquiry(meter: Meter, precision: Precision, rng: np.random.Generator, n
     x = meter.snap(x)
     apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
     rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
-    floor = 1.2e-7 if meter.oracle.dtype == "float32" else 2.3e-16
+    floor = 1.2e-7 if meter.oracle.dtype == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
     return Inquiry(
         meter,
