@@ -35,7 +35,7 @@ class InDomain:
 
     name = "in-domain"
 
-    def __init__(self, time_limit: float = 600.0, effort: Effort | None = None):
+    def __init__(self, time_limit: float = 240.0, effort: Effort | None = None):
         self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
