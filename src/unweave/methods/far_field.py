@@ -58,7 +58,7 @@ class FarField:
 
     name = "far-field"
 
-    def __init__(self, time_limit: float = 300.0):
+    def __init__(self, time_limit: float = 120.0):
         self.time_limit = time_limit
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
@@ -136,7 +136,10 @@ class _Run:
         top = self._top(layer, deep)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
-        network, bend = self._exact(layer, top.network)
+        exact = self._exact(layer, top.network)
+        if exact is None:
+            return Finding(None, "a unit's row could not be read through the network on top")
+        network, bend = exact
         network = self._look_closer(network, layer.basis)
         return self._conclude(network, bend, top)
 
@@ -320,7 +323,7 @@ class _Run:
         widest = num_units + 1 if self.attempt == MAX_CIRCLES - 1 else (num_units + 1) // 2 + 1
         return int(min(max(4 * widest * (num_units + 2), 400), 60_000, self.meter.ledger.left + num_units))
 
-    def _exact(self, layer: _FirstLayer, top: Network) -> tuple[Network, float]:
+    def _exact(self, layer: _FirstLayer, top: Network) -> tuple[Network, float] | None:
         """Rows and biases to rounding, through the known top; doubtful units are read again elsewhere."""
         patterns = staircase_patterns(len(layer.rows))
         rows, arguments, bends = [], [], []
@@ -330,6 +333,8 @@ class _Run:
             arguments.append(row.argument)
             bends.append(row.bend)
         weights, bases = np.array(rows), np.array([r.base for r in layer.readings])
+        if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
+            return None
         biases = np.array(arguments) - np.sum(weights * bases, axis=1)
         signs = patterns[:-1]
         with self.meter.stage("biases"):

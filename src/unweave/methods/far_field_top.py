@@ -26,7 +26,9 @@ Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 GROWTH = 1.25
 STARTS_FREE = 2
-STARTS_EQUAL = 3
+STARTS_EQUAL = 4
+SIZES = (1.0, 0.3)
+"""Starts take turns in the size of their rows: sigmoid networks written as tanh have small ones."""
 STARTS_THOROUGH = 6
 NEARLY = 1e-6
 """A residual below this but above rounding is the right network with a few blemished vertices."""
@@ -127,30 +129,32 @@ def _students(patterns, values, activation, width, rng, accept, thorough):
     num_answers = values.size
     settings = Settings(target=accept / 3, max_steps=150)
     if num_outputs == 1:
-        if width is None:
-            low, high = (max(1, int(np.ceil(len(patterns) / (r * (num_units + 1))))) for r in (3.7, 2.9))
-            widths = range(low, max(high, low + 1))
-        else:
-            widths = [width]
-        for m in widths:
-            for _ in range(STARTS_EQUAL):
-                yield _fit_equal(patterns, values, m, activation, rng, settings)
+        for m in [width] if width is not None else _equal_widths(len(patterns), num_units):
+            for start in range(STARTS_EQUAL):
+                yield _fit_equal(patterns, values, m, activation, rng, settings, SIZES[start % len(SIZES)])
     surplus = int(num_answers / (2.8 * (num_units + 1 + num_outputs)))
     if width is not None:
         surplus = min(surplus, int(np.ceil(1.5 * width)) + 1)
     if surplus >= (1 if width is None else width):
-        for _ in range(STARTS_FREE):
-            yield _fit_free(patterns, values, surplus, activation, rng, settings)
+        for start in range(STARTS_FREE):
+            yield _fit_free(patterns, values, surplus, activation, rng, settings, SIZES[start % len(SIZES)])
     if thorough:
         widest = int(num_answers / (1.25 * (num_units + 1 + num_outputs)))
         for m in [width] if width is not None else range(max(surplus, 1), widest + 1):
-            for _ in range(STARTS_THOROUGH):
-                yield _fit_free(patterns, values, m, activation, rng, settings)
+            for start in range(STARTS_THOROUGH):
+                yield _fit_free(patterns, values, m, activation, rng, settings, SIZES[start % len(SIZES)])
 
 
-def _fit_free(patterns, values, width, activation, rng, settings) -> tuple[Layout, Minimum]:
+def _equal_widths(num_vertices: int, num_units: int) -> range:
+    """Widths at 2.9 to 3.7 vertices a parameter; narrow ones are cheap and tried again when there are more."""
+    high = max(int(num_vertices / (2.9 * (num_units + 1))), 1)
+    low = int(np.ceil(num_vertices / ((6.0 if high <= 6 else 3.7) * (num_units + 1))))
+    return range(min(max(low, 1), high), high + 1)
+
+
+def _fit_free(patterns, values, width, activation, rng, settings, size) -> tuple[Layout, Minimum]:
     layout = Layout.uniform((patterns.shape[1], width, values.shape[1]), activation)
-    hidden = _random_layer(patterns.shape[1], width, rng, spread=2.0, shift=0.3)
+    hidden = size * _random_layer(patterns.shape[1], width, rng, spread=2.0, shift=0.3)
     features = activation(patterns @ hidden[:, :-1].T + hidden[:, -1])
     design = np.hstack([features, np.ones((len(features), 1))])
     gram = design.T @ design
@@ -160,10 +164,10 @@ def _fit_free(patterns, values, width, activation, rng, settings) -> tuple[Layou
     return layout, fit_layout(layout, start, patterns, values, settings=settings)
 
 
-def _fit_equal(patterns, values, width, activation, rng, settings) -> tuple[Layout, Minimum]:
+def _fit_equal(patterns, values, width, activation, rng, settings, size) -> tuple[Layout, Minimum]:
     """A student whose output weights are one common number, which is fitted too."""
     layout = Layout.uniform((patterns.shape[1], width, 1), activation)
-    hidden = _random_layer(patterns.shape[1], width, rng, spread=1.0, shift=0.1)
+    hidden = size * _random_layer(patterns.shape[1], width, rng, spread=1.0, shift=0.1)
     sums = activation(patterns @ hidden[:, :-1].T + hidden[:, -1]).sum(axis=1)
     weight = np.std(values) / max(float(np.std(sums)), 1e-300)
     start = np.concatenate([hidden.ravel(), [weight, np.mean(values)]])
