@@ -30,6 +30,8 @@ STARTS_EQUAL = 4
 SIZES = (1.0, 0.3)
 """Starts take turns in the size of their rows: sigmoid networks written as tanh have small ones."""
 STARTS_THOROUGH = 6
+PROMISING = 1e-3
+"""A start that ran out of steps below this residual is given more of them."""
 NEARLY = 1e-6
 """A residual below this but above rounding is the right network with a few blemished vertices."""
 
@@ -83,6 +85,9 @@ def fit_top(
             values = np.concatenate([values, more_values])
         thorough = exhausted or len(patterns) >= max_vertices
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
+            if fit.end == "steps" and accept < fit.rms < PROMISING:
+                settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
+                fit = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
             if accept < fit.rms < NEARLY:
                 patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept, num_plateaus)
             best = min(best, fit.rms)
