@@ -126,6 +126,22 @@ def test_a_tree_a_constant_and_an_affine_map_end_honestly():
     assert affine.hidden == ()
 
 
+def test_a_convolution_comes_back_unrolled():
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 5, 5)),
+        torch.nn.Conv2d(1, 2, 3),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(18, 1),
+    ).double()
+    found = unweave.identify(model, input_size=25)
+    assert found.identified, found.verdict()
+    assert found.hidden == (18,)
+
+
 def test_wrong_widths_are_corrected_in_words():
     truth = random_network((8, 6, 1), "tanh", 3)
     found = unweave.identify(truth, hidden=[5])

@@ -140,7 +140,8 @@ def test_two_hidden_layers_are_not_taken_for_one():
 
 
 def test_a_float32_module():
-    torch = pytest.importorskip("torch")
+    import torch
+
     truth = random_network((10, 20, 1), "relu", 1)
     truth = Network(
         [w.astype(np.float32) for w in truth.weights],
@@ -159,19 +160,15 @@ def test_a_float32_module():
 
 
 def test_a_trained_regressor_behind_a_scaler():
-    neural, preprocessing = (
-        pytest.importorskip("sklearn.neural_network"),
-        pytest.importorskip("sklearn.preprocessing"),
-    )
     from sklearn.datasets import make_friedman1
+    from sklearn.neural_network import MLPRegressor
     from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
 
     x, y = make_friedman1(300, 10, noise=0.5, random_state=0)
     model = make_pipeline(
-        preprocessing.StandardScaler(),
-        neural.MLPRegressor(
-            hidden_layer_sizes=(16,), activation="relu", max_iter=60, tol=1.0, random_state=0
-        ),
+        StandardScaler(),
+        MLPRegressor(hidden_layer_sizes=(16,), activation="relu", max_iter=60, tol=1.0, random_state=0),
     ).fit(x, (y - y.mean()) / y.std())
     found = unweave.identify(model, seed=1)
     assert found.identified, found.reason
