@@ -1,0 +1,73 @@
+"""The command line: parsing and printing only.
+
+Exit status: 0 identified, 3 partly identified, 4 not identified; ``compare`` 0 same, 1 different; 2 bad usage
+or input; 70 an error of ours; 130 interrupted. Verdicts go to stdout; progress and errors, one line each, to
+stderr. One file a command; nothing heavy is imported before a command runs.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+
+from unweave.version import __version__
+
+app = App(
+    name="unweave",
+    help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate.",
+    version=__version__,
+    help_format="plaintext",
+    suppress_keyboard_interrupt=False,
+)
+
+COMMANDS = {
+    "identify": "Recover the weights of a model from its answers alone.",
+    "compare": "Compare two networks up to the symmetries no observer can see.",
+    "demo": "Hide a network behind a function, find it again, and compare.",
+}
+"""Each is the function of that name in the module of that name, loaded when it is called."""
+
+for _name, _summary in COMMANDS.items():
+    app.command(f"unweave.cli.{_name}:{_name}", name=_name, help=_summary)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    _limit_threads()
+    from unweave.errors import UnweaveError
+
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in tokens
+    try:
+        status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        return status if isinstance(status, int) else 0
+    except CycloptsError as error:
+        return _fail(f"{str(error).rstrip('. ')}; see unweave --help", 2, debug)
+    except UnweaveError as error:
+        return _fail(str(error), 2, debug)
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing more was written", 130, debug)
+    except Exception as error:
+        hint = "" if debug else "; --debug shows where"
+        return _fail(f"unexpected {type(error).__name__}: {error}{hint}", 70, debug)
+
+
+def _limit_threads() -> None:
+    """One BLAS thread unless the environment says otherwise; works only before NumPy is loaded.
+
+    The matrices are small, and BLAS threads that wait for each other on a busy machine cost twenty times more
+    than they save.
+    """
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+
+
+def _fail(message: str, status: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"unweave: error: {' '.join(message.split())}", file=sys.stderr)
+    return status

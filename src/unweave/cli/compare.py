@@ -1,0 +1,56 @@
+"""``unweave compare``: two networks side by side, up to symmetry."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from unweave.cli.options import print_layers
+
+
+def compare(
+    a: str,
+    b: str,
+    /,
+    *,
+    tolerance: float = 1e-6,
+    seed: int = 0,
+    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
+    debug: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Compare two networks up to the symmetries no observer can see.
+
+    Exit status: 0 when the worst relative parameter error is within the tolerance, 1 when it is not.
+
+    Parameters
+    ----------
+    a, b
+        Files that hold networks: .onnx, .safetensors, .npz, or module:attribute.
+    tolerance
+        Largest relative parameter error that counts as the same network.
+    seed
+        Seed of the 200 standard normal points on which the outputs are compared as well.
+    allow_pickle
+        Load pickled models too; a pickle can run any code.
+    debug
+        Show tracebacks.
+    """
+    import numpy as np
+
+    from unweave.comparison import compare as align
+    from unweave.oracles.resolve import resolve_network
+
+    first, second = (resolve_network(name, allow_pickle=allow_pickle) for name in (a, b))
+    points = None
+    if (first.input_size, first.output_size) == (second.input_size, second.output_size):
+        points = np.random.default_rng(seed).standard_normal((200, first.input_size))
+    comparison = align(first, second, points=points)
+    print(f"a: {first.describe()}")
+    print(f"b: {second.describe()}")
+    print_layers(comparison)
+    same = comparison.max_relative_error <= tolerance
+    word = "the same network up to symmetry" if same else "different networks"
+    worst = comparison.max_relative_error
+    print(f"{word}: worst relative parameter error {worst:.1e} (tolerance {tolerance:g})")
+    return 0 if same else 1

@@ -1,0 +1,54 @@
+"""``unweave demo``: hide a network, find it again, compare."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from unweave.cli.options import print_layers
+
+
+def demo(
+    *,
+    seed: int = 0,
+    quiet: Annotated[bool, Parameter(negative="")] = False,
+    debug: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Hide a network with 1,219 parameters behind a function, find it again, and compare.
+
+    Parameters
+    ----------
+    seed
+        Seed of the hidden network and of the search.
+    quiet
+        Show no progress.
+    debug
+        Show tracebacks.
+    """
+    from unweave.comparison import compare as align
+    from unweave.demo import paper_network
+    from unweave.pipeline import identify as run
+    from unweave.progress import StageProgress
+
+    truth = paper_network(seed=seed)
+    print(
+        f"A random network, {truth.describe()}, {truth.num_parameters:,} parameters, is hidden behind f(x)."
+    )
+    print("unweave may only ask for values of f; it is not told the widths or the activation.")
+
+    def f(x: Any) -> Any:
+        return truth(x)
+
+    f.__qualname__ = "f"
+    with StageProgress(quiet=quiet) as progress:
+        found = run(f, input_size=truth.input_size, seed=seed, progress=progress)
+    print()
+    print(found.verdict())
+    if found.network is not None:
+        comparison = align(truth, found.network)
+        print()
+        print("Beside the truth, up to what no observer can see:")
+        print_layers(comparison)
+        print(f"worst relative error of a parameter: {comparison.max_relative_error:.1e}")
+    return found.outcome.exit_status

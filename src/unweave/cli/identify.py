@@ -1,0 +1,91 @@
+"""``unweave identify``: from a model to its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from unweave.cli.options import check_targets, parse_domain, parse_numbers, write_outputs
+
+
+def identify(
+    model: str,
+    /,
+    *,
+    activation: str = "auto",
+    hidden: str | None = None,
+    budget: int | None = None,
+    radius: float | None = None,
+    box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    method: str = "auto",
+    input_size: int | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    json: Path | None = None,
+    save: Path | None = None,
+    quiet: Annotated[bool, Parameter(negative="")] = False,
+    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
+    debug: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Recover the weights of a model from its answers alone.
+
+    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
+
+    Parameters
+    ----------
+    model
+        An .onnx file, a saved network (.safetensors, .npz), module:attribute or file.py:attribute.
+    activation
+        The hidden activation, such as tanh, relu, gelu or softplus(10); auto tries the known ones.
+    hidden
+        Widths of the hidden layers, comma separated: 30,9. Found when not given.
+    budget
+        Most queries that may be asked; never exceeded.
+    radius
+        Ask only inside the ball of this radius around the origin.
+    box
+        Ask only where every input lies in LOW,HIGH: -1,1.
+    method
+        One method by name; auto chooses.
+    input_size
+        Number of inputs, where the model does not tell.
+    seed
+        Seed of every random choice; the same seed gives the same result.
+    out
+        Write the recovered network here: .onnx, .safetensors or .npz.
+    json
+        Write the verdict as JSON here.
+    save
+        Write network, certificate and ledger here, in one .safetensors file.
+    quiet
+        Show no progress.
+    allow_pickle
+        Load pickled models too; a pickle can run any code.
+    debug
+        Show tracebacks.
+    """
+    check_targets(out, json, save)
+    domain = parse_domain(radius, box)
+    widths = parse_numbers(hidden, int, "--hidden", "30,9")
+
+    from unweave.pipeline import identify as run
+    from unweave.progress import StageProgress
+
+    with StageProgress(quiet=quiet) as progress:
+        found = run(
+            model,
+            activation=activation,
+            hidden=widths,
+            budget=budget,
+            domain=domain,
+            method=method,
+            input_size=input_size,
+            seed=seed,
+            progress=progress,
+            allow_pickle=allow_pickle,
+        )
+    write_outputs(found, out, json, save)
+    print(found.verdict())
+    return found.outcome.exit_status
