@@ -49,6 +49,8 @@ class Certificate:
     undetermined: tuple[str, ...] = ()
     checks: dict[str, float] = field(default_factory=dict)
     """Further figures of the method's own checks."""
+    fresh: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
+    """What was compared: ``answers`` of the model, ``outputs`` of the network, both (n, outputs), ``errors`` (n,)."""
 
     @property
     def agrees(self) -> bool:
@@ -63,7 +65,10 @@ class Certificate:
         return self.num_points >= NUM_POINTS
 
     def to_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "undetermined": list(self.undetermined)}
+        """The figures, without the arrays of ``fresh``."""
+        record = asdict(self)
+        del record["fresh"]
+        return {**record, "undetermined": list(self.undetermined)}
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Certificate:
@@ -102,6 +107,7 @@ def certify(
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else _name_units(network, deviations),
         checks=checks,
+        fresh={"answers": y, "outputs": network(x), "errors": errors},
     )
 
 

@@ -5,6 +5,7 @@ resolve -> meter -> precision -> growth -> choose -> recover -> certify -> Ident
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -86,8 +87,18 @@ def identify(
     meter = Meter(oracle, domain=domain, budget=budget, progress=progress)
     with one_thread():
         found = _Run(meter, activation, widths, method, seed).identify()
+    asked = {
+        "model": os.fspath(model) if isinstance(model, str | os.PathLike) else None,
+        "activation": activation,
+        "hidden": widths,
+        "budget": budget,
+        "domain": None if domain is None else repr(domain),
+        "method": method,
+        "input_size": input_size,
+    }
     found = replace(
         found,
+        details={**found.details, "asked": asked},
         ledger=meter.ledger,
         seconds=time.monotonic() - began,
         seed=seed,

@@ -100,7 +100,8 @@ class Identification:
             raise ExportError(f"{target}: identifications are saved as .safetensors; change the suffix")
         require_writable(target)
         tensors = {} if self.network is None else native.network_tensors(self.network)
-        record = _lift_arrays({**self._record(), "details": self.details}, tensors)
+        arrays = {"details": self.details, "fresh": self.certificate.fresh if self.certificate else {}}
+        record = _lift_arrays({**self._record(), **arrays}, tensors)
         metadata = {_RECORD: json.dumps(record)}
         if self.network is not None:
             metadata["activations"] = json.dumps(self.network.activations)
@@ -120,13 +121,16 @@ class Identification:
             raise ExportError(f"there is no network to export: {self.reason or self.outcome}")
         return export_network(self.network, path, format=format, dtype=dtype)
 
-    def report(self, path: str | os.PathLike[str]) -> Path:
-        """Write one self-contained HTML page and return its path."""
+    def report(self, path: str | os.PathLike[str], *, reference: Any = None) -> Path:
+        """Write one self-contained HTML page and return its path.
+
+        ``reference``, a network or anything that resolves to one, is drawn beside what was found.
+        """
         from unweave.report import write_page
 
         target = Path(path)
         require_writable(target)
-        write_page(self, target)
+        write_page(self, target, reference)
         return target
 
     def _record(self) -> dict[str, Any]:
@@ -143,6 +147,7 @@ class Identification:
             "queries": self.ledger.total,
             "queries_by_stage": dict(self.ledger.by_stage),
             "budget": self.ledger.budget,
+            "seconds_by_stage": dict(self.ledger.seconds),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
             "precision": None if self.precision is None else dict(vars(self.precision)),
             "undetermined": list(self.undetermined),
@@ -216,9 +221,11 @@ def load(path: str | os.PathLike[str]) -> Identification:
         return Identification(
             outcome=Outcome(record["outcome"]),
             network=network,
-            certificate=_read_certificate(record["certificate"]),
+            certificate=_read_certificate(record["certificate"], record.get("fresh", {})),
             reason=record["reason"],
-            ledger=Ledger(record["budget"], dict(record["queries_by_stage"])),
+            ledger=Ledger(
+                record["budget"], dict(record["queries_by_stage"]), dict(record.get("seconds_by_stage", {}))
+            ),
             method=record["method"],
             method_reason=record["method_reason"],
             warnings=tuple(record["warnings"]),
@@ -238,12 +245,12 @@ def load(path: str | os.PathLike[str]) -> Identification:
         ) from error
 
 
-def _read_certificate(record: dict[str, Any] | None) -> Certificate | None:
+def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> Certificate | None:
     if record is None:
         return None
     from unweave.certificate import Certificate
 
-    return Certificate.from_dict(record)
+    return Certificate.from_dict({**record, "fresh": fresh})
 
 
 def _symmetries(network: Network) -> str:

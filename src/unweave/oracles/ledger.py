@@ -13,6 +13,8 @@ class Ledger:
 
     budget: int | None = None
     by_stage: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict, compare=False)
+    """Wall time inside each stage, nested stages counted on their own."""
 
     def __post_init__(self):
         if self.budget is not None and self.budget < 1:

@@ -7,6 +7,7 @@ stages fit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -41,6 +42,7 @@ class Meter:
         self._progress = progress
         self._batch_size = batch_size
         self._stage = "queries"
+        self._since: float | None = None
         self._index: dict[bytes, int] = {}
         self._x: list[np.ndarray] = []
         self._y: list[np.ndarray] = []
@@ -57,12 +59,16 @@ class Meter:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Charge the questions asked inside to ``name``."""
-        outer, self._stage = self._stage, name
+        outer, inside = self._stage, self._since is not None
+        self._clock()
+        self._stage, self._since = name, time.monotonic()
         self._report()
         try:
             yield
         finally:
+            self._clock()
             self._stage = outer
+            self._since = self._since if inside else None
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model."""
@@ -128,6 +134,13 @@ class Meter:
                 f"restrict the domain (for instance --radius 10)"
             )
         return answers
+
+    def _clock(self) -> None:
+        """Put the time since the last change of stage on the present one's account."""
+        now = time.monotonic()
+        if self._since is not None:
+            self.ledger.seconds[self._stage] = self.ledger.seconds.get(self._stage, 0.0) + now - self._since
+            self._since = now
 
     def _report(self) -> None:
         if self._progress is not None:

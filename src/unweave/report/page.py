@@ -26,7 +26,7 @@ table { border-collapse: collapse; } td, th { padding: .2rem .8rem; text-align: 
 """
 
 
-def write_page(result: Identification, path: Path) -> None:
+def write_page(result: Identification, path: Path, reference: Any = None) -> None:
     """Write the page of ``result`` to ``path``."""
     path.write_text(render_page(result), encoding="utf-8")
 
