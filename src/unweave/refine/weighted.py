@@ -1,13 +1,15 @@
-"""Least squares with each answer weighted by its accuracy, through a QR factorisation.
+"""Least squares with each answer weighted by its accuracy, through a triangular factor.
 
 Answers asked far out carry, besides their noise, the rounding of the input: ``eps |x| |grad f(x)|``. With rows
 divided by that accuracy one Gauss-Newton step reaches the statistically best parameters from any exact start, and
-the triangular factor gives their standard errors. QR keeps half the digits that normal equations would lose.
+the triangular factor gives their standard errors. Cholesky on the normal equations is twice as fast as QR, and
+Gauss-Newton steps repair what it rounds; where it would keep fewer than three digits, QR takes over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -21,6 +23,8 @@ MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 REACHES = (1e3, 1e5, 1e6)
 """A correction of relative size 1/reach may carry answers beyond |x| |w| = reach across a hyperplane: they are taken
 in step by step, the farther the more exact the network already is."""
+WELL_CONDITIONED = 5e-7
+"""Least diagonal of the triangular factor, with columns of length one, for which normal equations serve."""
 SINGULAR = 1e11
 """Parameters whose error is amplified by more than this are not determined."""
 
@@ -35,12 +39,13 @@ class WeightedSystem:
     level: float
     """Root mean square of the weighted residual, 1 when it is what the accuracy explains."""
 
-    @property
+    @cached_property
     def amplification(self) -> np.ndarray:
         """Error of each scaled parameter when every weighted answer has error one; infinite if undetermined."""
         lengths = np.full(len(self.scales), np.inf)
         if np.min(np.abs(np.diag(self.factor)), initial=np.inf) > 1e-13:
-            inverse = scipy.linalg.solve_triangular(self.factor, np.eye(len(self.scales)), check_finite=False)
+            invert = scipy.linalg.get_lapack_funcs("trtri", (self.factor,))
+            inverse, _ = invert(self.factor)
             lengths = np.linalg.norm(inverse, axis=1)
         return np.where((self.scales == 0) | (lengths > SINGULAR), np.inf, lengths)
 
@@ -86,10 +91,26 @@ def weighted_system(
     jacobian, residual = np.concatenate([jacobian, gauge]), np.concatenate([residual, np.zeros(len(gauge))])
     scales = np.linalg.norm(jacobian, axis=0)
     jacobian /= np.where(scales == 0, 1.0, scales)
+    level = float(np.sqrt(residual @ residual / max(len(residual) - count, 1)))
+    return WeightedSystem(*_triangle(jacobian, residual), scales, level)
+
+
+def _triangle(jacobian: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``R`` and ``Q' r`` of the Jacobian, by Cholesky where that is accurate enough, else by QR."""
+    gram = jacobian.T @ jacobian
+    try:
+        factor = scipy.linalg.cholesky(gram, overwrite_a=True, check_finite=False)
+        if np.min(np.diag(factor), initial=1.0) > WELL_CONDITIONED:
+            projected = scipy.linalg.solve_triangular(
+                factor, jacobian.T @ residual, trans=1, check_finite=False
+            )
+            return factor, projected
+    except np.linalg.LinAlgError:
+        pass
     both = np.hstack([jacobian, residual[:, None]])
     triangle = np.asarray(scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0])
-    level = float(np.sqrt(residual @ residual / max(len(residual) - count, 1)))
-    return WeightedSystem(triangle[:count, :count], triangle[:count, count], scales, level)
+    count = jacobian.shape[1]
+    return triangle[:count, :count], triangle[:count, count]
 
 
 def weighted_polish(
