@@ -44,7 +44,7 @@ class WeightedSystem:
         """Error of each scaled parameter when every weighted answer has error one; infinite if undetermined."""
         lengths = np.full(len(self.scales), np.inf)
         if np.min(np.abs(np.diag(self.factor)), initial=np.inf) > 1e-13:
-            invert = scipy.linalg.get_lapack_funcs("trtri", (self.factor,))
+            (invert,) = scipy.linalg.get_lapack_funcs(("trtri",), (self.factor,))
             inverse, _ = invert(self.factor)
             lengths = np.linalg.norm(inverse, axis=1)
         return np.where((self.scales == 0) | (lengths > SINGULAR), np.inf, lengths)
