@@ -32,6 +32,8 @@ SIZES = (1.0, 0.3)
 STARTS_THOROUGH = 6
 PROMISING = 1e-3
 """A start that ran out of steps below this residual is given more of them."""
+OUTLYING, MOST_OUTLIERS, OUTLIER_ROUNDS = 12.0, 0.03, 3
+"""Residuals this many medians large are outliers, if they are at most this share of the vertices."""
 NEARLY = 1e-6
 """A residual below this but above rounding is the right network with a few blemished vertices."""
 
@@ -88,6 +90,8 @@ def fit_top(
             if fit.end == "steps" and accept < fit.rms < PROMISING:
                 settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
                 fit = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
+            if fit.rms > accept:
+                patterns, values, fit = _drop_outliers(layout, fit, patterns, values, accept)
             if accept < fit.rms < NEARLY:
                 patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept, num_plateaus)
             best = min(best, fit.rms)
@@ -108,6 +112,27 @@ def _finish(layout: Layout, fit: Minimum, patterns, values, accept: float) -> To
     settings = Settings(target=1e-16, max_steps=12, damping=1e-9)
     final = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
     return Top(layout.network(final.parameters), final.rms, len(patterns))
+
+
+def _drop_outliers(layout: Layout, fit: Minimum, patterns, values, accept: float):
+    """Leave out the few vertices on the wrong side of a hyperplane whose row was not yet exact enough.
+
+    One wrong sign in a hidden vector keeps the right network from fitting, but sticks out of its residuals; a
+    wrong network has no such outliers. What is left out must be little, and the rest must fit exactly.
+    """
+    settings = Settings(target=accept / 3, max_steps=40, damping=1e-3)
+    for _ in range(OUTLIER_ROUNDS):
+        residuals = np.max(np.abs(layout.forward(fit.parameters, patterns) - values), axis=1)
+        keep = residuals <= OUTLYING * np.median(residuals)
+        if keep.all() or keep.mean() < 1 - MOST_OUTLIERS:
+            break
+        again = fit_layout(layout, fit.parameters, patterns[keep], values[keep], settings=settings)
+        if again.rms <= accept:
+            return patterns[keep], values[keep], again
+        if again.rms > 0.7 * fit.rms:
+            break
+        fit = Minimum(again.parameters, fit.rms, fit.num_steps, fit.end, fit.history)
+    return patterns, values, fit
 
 
 def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: float, num_plateaus: int):
