@@ -1,0 +1,1 @@
+"""Hermite tensors of a function from samples, as mergeable streaming sums."""
