@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from unweave.comparison import Comparison, compare
     from unweave.domains import Ball, Box, Everywhere, Normal
     from unweave.errors import Outcome, UnweaveError
+    from unweave.learning import learn
     from unweave.network import Network
     from unweave.oracles.resolve import resolve
     from unweave.pipeline import identify
@@ -33,6 +34,7 @@ _HOME = {
     "UnweaveError": "errors",
     "compare": "comparison",
     "identify": "pipeline",
+    "learn": "learning",
     "load": "result",
     "resolve": "oracles.resolve",
 }
@@ -51,6 +53,7 @@ __all__ = [
     "__version__",
     "compare",
     "identify",
+    "learn",
     "load",
     "resolve",
 ]

@@ -51,6 +51,8 @@ class Certificate:
     """Further figures of the method's own checks."""
     fresh: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     """What was compared: ``answers`` of the model, ``outputs`` of the network, both (n, outputs), ``errors`` (n,)."""
+    num_needed: int = NUM_POINTS
+    """As many points as a claim needs."""
 
     @property
     def agrees(self) -> bool:
@@ -62,7 +64,7 @@ class Certificate:
     @property
     def complete(self) -> bool:
         """Whether there were as many fresh queries as a claim needs."""
-        return self.num_points >= NUM_POINTS
+        return self.num_points >= self.num_needed
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, without the arrays of ``fresh``."""
@@ -105,13 +107,13 @@ def certify(
         fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(from_domain, 1)),
         condition=None if system is None else system.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
-        undetermined=() if deviations is None else _name_units(network, deviations),
+        undetermined=() if deviations is None else name_units(network, deviations),
         checks=checks,
         fresh={"answers": y, "outputs": network(x), "errors": errors},
     )
 
 
-def _name_units(network: Network, deviations: np.ndarray, limit: float = 1e-2) -> tuple[str, ...]:
+def name_units(network: Network, deviations: np.ndarray, limit: float = 1e-2) -> tuple[str, ...]:
     names, start = [], 0
     for layer, w in enumerate(network.weights):
         for unit, deviation in enumerate(deviations[start : start + len(w)]):

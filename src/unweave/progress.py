@@ -13,7 +13,8 @@ class StageProgress:
     Nothing is shown with ``quiet`` or when stderr is not a terminal.
     """
 
-    def __init__(self, *, quiet: bool = False):
+    def __init__(self, *, quiet: bool = False, unit: str = "queries"):
+        self._unit = unit
         self._status: Any = None
         if not quiet and sys.stderr.isatty():
             from rich.console import Console
@@ -36,4 +37,4 @@ class StageProgress:
             from rich.markup import escape
 
             limit = "" if budget is None else f" of {budget:,}"
-            self._status.update(escape(f"{stage}: {spent:,}{limit} queries"))
+            self._status.update(escape(f"{stage}: {spent:,}{limit} {self._unit}"))

@@ -144,8 +144,9 @@ class Identification:
             "activation": self.activation,
             "hidden": None if self.hidden is None else list(self.hidden),
             "parameters": self.num_parameters,
-            "queries": self.ledger.total,
-            "queries_by_stage": dict(self.ledger.by_stage),
+            "counted": self.ledger.unit,
+            self.ledger.unit: self.ledger.total,
+            f"{self.ledger.unit}_by_stage": dict(self.ledger.by_stage),
             "budget": self.ledger.budget,
             "seconds_by_stage": dict(self.ledger.seconds),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
@@ -166,24 +167,27 @@ class Identification:
 
     def _what_was_verified(self) -> str:
         if self.certificate is None:
-            return "not verified: there is nothing to check against fresh queries"
+            return f"not verified: there is nothing to check against {self._fresh()}"
         c = self.certificate
         if not c.num_points:
-            return "not verified: no query was left for a check"
+            return f"not verified: no {self.ledger.unit} were left for a check"
         word = "verified" if self.identified else "checked"
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         return (
-            f"{word} on {c.num_points:,} fresh queries: max relative error {c.max_relative_error:.1e}, "
+            f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
             f"rms {c.rms_relative_error:.1e}; larger on at most {100 * c.fraction_outside:.1f} % of the "
             f"domain (95 % confidence){answers}"
         )
+
+    def _fresh(self) -> str:
+        return "held-out rows" if self.ledger.unit == "rows" else "fresh queries"
 
     def _what_it_cost(self) -> str:
         total = self.ledger.total
         each = f" ({total / self.num_parameters:.1f} a parameter)" if self.num_parameters else ""
         limit = "" if self.ledger.budget is None else f" of {self.ledger.budget:,}"
         stages = ", ".join(f"{stage} {count:,}" for stage, count in self.ledger.by_stage.items() if count)
-        return f"{total:,} queries{limit}{each}: {stages or 'none'}; {self.seconds:.1f} s"
+        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}; {self.seconds:.1f} s"
 
     def _how(self) -> str:
         chosen = (
@@ -223,9 +227,7 @@ def load(path: str | os.PathLike[str]) -> Identification:
             network=network,
             certificate=_read_certificate(record["certificate"], record.get("fresh", {})),
             reason=record["reason"],
-            ledger=Ledger(
-                record["budget"], dict(record["queries_by_stage"]), dict(record.get("seconds_by_stage", {}))
-            ),
+            ledger=_read_ledger(record),
             method=record["method"],
             method_reason=record["method_reason"],
             warnings=tuple(record["warnings"]),
@@ -243,6 +245,12 @@ def load(path: str | os.PathLike[str]) -> Identification:
         raise InputError(
             f"{source}: the record of the identification is damaged ({error}); save it again"
         ) from error
+
+
+def _read_ledger(record: dict[str, Any]) -> Ledger:
+    unit = record.get("counted", "queries")
+    seconds = dict(record.get("seconds_by_stage", {}))
+    return Ledger(record["budget"], dict(record[f"{unit}_by_stage"]), seconds, unit)
 
 
 def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> Certificate | None:

@@ -26,6 +26,7 @@ app = App(
 
 COMMANDS = {
     "identify": "Recover the weights of a model from its answers alone.",
+    "learn": "Recover a network from recorded inputs and answers, without access to the model.",
     "compare": "Compare two networks up to the symmetries no observer can see.",
     "demo": "Hide a network behind a function, find it again, and compare.",
 }

@@ -7,13 +7,17 @@ pipeline certifies every finding on fresh queries and words the outcome.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
+
+if TYPE_CHECKING:
+    from unweave.certificate import Certificate
+    from unweave.samples.rows import Samples
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class Finding:
     """Arrays worth drawing: spectra, crossings, residual histories."""
     conclusive: bool = False
     """Without a network: whether the reason rules out every other method too."""
+    noise: float | None = None
+    """Standard deviation of the error of one answer, where the method estimated it; None: answers are exact."""
 
 
 class Method(Protocol):
@@ -58,3 +64,37 @@ class Method(Protocol):
     name: str
 
     def recover(self, meter: Meter, problem: Problem) -> Finding: ...
+
+
+class SampleMethod(Protocol):
+    """One way of learning from rows (x, y) alone; what ``learn(method=...)`` takes besides a name.
+
+    ``samples.x`` (n, d) are whitened inputs, N(0, I) if the Gaussian assumption holds (``samples.gaussianity`` says),
+    ``samples.y`` (n, outputs) the answers; ``samples.batches()`` reads every fitting row in chunks. The held-out rows
+    are not among them. The network of the finding is a function of the whitened inputs: ``learn`` takes the
+    whitening back, checks it on the held-out rows and words the outcome. ``problem.precision.noise`` is the noise
+    the user stated, or 0 when it is unknown; ``problem.rng(k)`` draws random numbers. ``samples.report(stage)``
+    shows progress. A finding states the noise it estimated in ``noise``, parts it could not determine in
+    ``undetermined`` and, without a network, the reason with what would help.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def needs_gaussian(self) -> bool:
+        """Whether inputs that are not Gaussian are worth a warning."""
+        ...
+
+    def learn(self, samples: Samples, problem: Problem) -> Finding: ...
+
+
+@runtime_checkable
+class HeldOutCheck(Protocol):
+    """A sample method whose network is not the whole function (a first layer, say) also checks itself.
+
+    It is given its own finding and the held-out rows, inputs whitened, and returns the certificate from which the
+    outcome is judged (``agrees``, ``complete``, ``undetermined``).
+    """
+
+    def certify(self, finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate: ...

@@ -15,6 +15,8 @@ class Ledger:
     by_stage: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict, compare=False)
     """Wall time inside each stage, nested stages counted on their own."""
+    unit: str = "queries"
+    """What is counted: "queries" asked of a model, or "rows" of recorded data."""
 
     def __post_init__(self):
         if self.budget is not None and self.budget < 1:
