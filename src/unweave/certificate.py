@@ -50,7 +50,9 @@ class Certificate:
     checks: dict[str, float] = field(default_factory=dict)
     """Further figures of the method's own checks."""
     fresh: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
-    """What was compared: ``answers`` of the model, ``outputs`` of the network, both (n, outputs), ``errors`` (n,)."""
+    """What was compared: ``answers`` of the model, ``outputs`` of the network, both (n, outputs), ``errors`` (n,).
+
+    ``deviations`` are the standard errors of the units, layer by layer, where they were computed."""
     num_needed: int = NUM_POINTS
     """As many points as a claim needs."""
 
@@ -109,7 +111,12 @@ def certify(
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else name_units(network, deviations),
         checks=checks,
-        fresh={"answers": y, "outputs": network(x), "errors": errors},
+        fresh={
+            "answers": y,
+            "outputs": network(x),
+            "errors": errors,
+            **({} if deviations is None else {"deviations": deviations}),
+        },
     )
 
 

@@ -208,7 +208,9 @@ class Identification:
             more = len(self.undetermined) - 4
             parts.append(f"undetermined: {shown}" + (f" and {more} more" if more > 0 else ""))
         if self.identified and self.network is not None:
-            parts.append(f"known up to {_symmetries(self.network)}; units without effect cannot be seen")
+            parts.append(
+                f"known up to {unseen_symmetries(self.network)}; units without effect cannot be seen"
+            )
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
 
@@ -261,7 +263,7 @@ def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> C
     return Certificate.from_dict({**record, "fresh": fresh})
 
 
-def _symmetries(network: Network) -> str:
+def unseen_symmetries(network: Network) -> str:
     """What every network of this kind leaves open, in words."""
     kinds = [act.get(name) for name in network.activations[:-1]]
     seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []

@@ -444,7 +444,9 @@ class _Run:
         if self.problem.activations[0] == "sigmoid":
             network = network.as_sigmoid()
         return Finding(
-            network, alternatives={f"{self.activation.name} vertices": top.rms}, details={"bend": bend}
+            network,
+            alternatives={f"{self.activation.name} vertices": top.rms},
+            details={"bend": bend, "attempts": list(top.attempts)},
         )
 
 

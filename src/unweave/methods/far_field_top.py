@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -46,6 +46,8 @@ class Top:
     rms: float
     num_vertices: int
     reason: str = ""
+    attempts: tuple[tuple[str, tuple[int, ...], int, float, str], ...] = ()
+    """What was tried: activation, widths on top, vertices, relative residual, how the fit ended."""
 
 
 def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:
@@ -77,7 +79,7 @@ def fit_top(
     wanted = (
         int(3.2 * start * (num_units + 1)) if num_outputs == 1 else int(3.2 * start * (num_units + 2) / 2)
     )
-    best, num_plateaus = np.inf, len(patterns)
+    best, num_plateaus, attempts = np.inf, len(patterns), []
     while True:
         exhausted = False
         if wanted > len(patterns):
@@ -95,8 +97,10 @@ def fit_top(
             if accept < fit.rms < NEARLY:
                 patterns, values, fit = _drop_blemished(layout, fit, patterns, values, accept, num_plateaus)
             best = min(best, fit.rms)
+            attempts.append((activation.name, layout.sizes[:-1], len(patterns), float(fit.rms), fit.end))
             if fit.rms <= accept:
-                return _finish(layout, fit, patterns, values, accept)
+                top = _finish(layout, fit, patterns, values, accept)
+                return replace(top, attempts=tuple(attempts))
             if time.monotonic() > deadline:
                 reason = "the time limit was reached while fitting the second layer"
                 return Top(None, best, len(patterns), reason)

@@ -139,6 +139,11 @@ class _Run:
             return self._nothing("the Hessians do not lie in a span of as many squares as units were given")
         return self._two_layers(basis)
 
+    def _keep(self, name: str, spectrum: np.ndarray, rank: int) -> None:
+        """Put a spectrum and the rank read from it into ``details``."""
+        self.details[name] = spectrum
+        self.details["ranks"] = {**self.details.get("ranks", {}), name: rank}
+
     def _measure_length(self) -> None:
         points = self._points(10, 1.0)
         cloud = self._points(32, 1.0)
@@ -178,7 +183,7 @@ class _Run:
                 found = estimate_gradients(self.meter, self._points(count, 2 * self.unit), steps)
             gradients = np.concatenate([gradients, np.swapaxes(found, 1, 2).reshape(-1, self.size)])
             subspace = estimate_active_subspace(gradients, floor=floor, least_gap=self._least_gap(floor))
-            self.details["gradient_spectrum"] = subspace.spectrum
+            self._keep("gradient_spectrum", subspace.spectrum, subspace.dimension)
             if subspace.dimension < min(len(gradients), self.size) - 1:
                 return subspace.basis
             count *= 2
@@ -211,7 +216,7 @@ class _Run:
             if settled or count >= most:
                 break
             count = min(int(1.5 * count) + 1, most)
-        self.details["hessian_spectrum"] = span.spectrum
+        self._keep("hessian_spectrum", span.spectrum, span.dimension)
         # beyond d(d-1)/2 squares (one more for d <= 3) a span contains other rank-one matrices as well
         if span.dimension >= len(matrices) or span.dimension > widest - directions + (directions <= 3):
             return None
@@ -300,7 +305,8 @@ class _Run:
             hidden = self.problem.hidden
             num_second = None if hidden is None else hidden[1]
             second = find_second_layer(near, first, self.rng, width=num_second, floor=1e-3)
-            self.details.update(second_spectrum=second.spectrum, second_layer=second.vectors)
+            self._keep("second_spectrum", second.spectrum, second.width)
+            self.details["second_layer"] = second.vectors
             finding = self._reconstruct(first @ basis.T, second)
             if finding.network is not None:
                 break
@@ -316,7 +322,8 @@ class _Run:
             matrices = local.reshape(-1, width, width)
             spans.append(estimate_span(matrices, dimension=width + extra, gram=False))
         common = common_span(spans, width)
-        self.details.update(common_spectrum=common.spectrum, common_basis=common.basis)
+        self._keep("common_spectrum", common.spectrum, common.dimension)
+        self.details["common_basis"] = common.basis
         found = find_components(common, self.rng, exact=False, max_rounds=6)
         self.details["checks"] = check_components(common, found.top(width).vectors).to_dict()
         return independent_directions(found.vectors, width)
