@@ -93,11 +93,17 @@ def _places(size: int, order: int) -> np.ndarray:
 def powers(vectors: np.ndarray, order: int, *, isometric: bool = False) -> np.ndarray:
     """Packed ``w^k`` (n, length) of vectors (n, d); ``isometric`` scales so that plain dot products are Frobenius's."""
     size = vectors.shape[-1]
-    indices = multi_indices(size, order)
-    products = np.ones((*vectors.shape[:-1], len(indices)))
-    for t in range(order):
-        products *= vectors[..., indices[:, t]]
-    return products * np.sqrt(multiplicities(size, order)) if isometric else products
+    products = np.ones((*vectors.shape[:-1], 1))
+    for degree in range(1, order + 1):
+        shorter, products = products, np.empty((*vectors.shape[:-1], packed_length(size, degree)))
+        end = 0
+        for i in range(size):
+            # entries whose largest index is i: those of degree one less, none of whose indices is larger
+            begin, end = end, end + packed_length(i + 1, degree - 1)
+            np.multiply(shorter[..., : end - begin], vectors[..., i, None], out=products[..., begin:end])
+    if isometric:
+        products *= np.sqrt(multiplicities(size, order))
+    return products
 
 
 def frobenius(packed: np.ndarray, size: int, order: int) -> np.ndarray:
