@@ -24,6 +24,10 @@ class OracleError(UnweaveError, RuntimeError):
     """The model itself failed, or answered with something that is not a number."""
 
 
+class JournalError(UnweaveError, RuntimeError):
+    """The journal is in use or cannot be written, or the model no longer answers as it did."""
+
+
 class BudgetSpent(UnweaveError, RuntimeError):
     """The next batch of queries would exceed the budget; nothing of it was asked."""
 

@@ -22,9 +22,11 @@ from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
 from unweave.methods.base import Finding, Problem
 from unweave.methods.choose import Choice, Traits, check_method, choose
 from unweave.network import Network
+from unweave.oracles.base import Oracle
+from unweave.oracles.journal import open_journal, run_facts
 from unweave.oracles.meter import Meter, Progress
 from unweave.oracles.precision import Precision, measure_precision
-from unweave.oracles.resolve import num_probes, resolve
+from unweave.oracles.resolve import is_address, num_probes, resolve
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
 from unweave.refine.weighted import weighted_polish
@@ -48,13 +50,15 @@ def identify(
     progress: Progress | None = None,
     throw: bool = False,
     allow_pickle: bool = False,
+    journal: str | os.PathLike[str] | None = None,
 ) -> Identification:
     """Recover the weights and biases of ``model`` from its answers.
 
     Parameters
     ----------
     model
-        Anything ``resolve`` accepts: a torch module, an ``.onnx`` file, a scikit-learn model, a function, ...
+        Anything ``resolve`` accepts: a torch module, an ``.onnx`` file, a scikit-learn model, a function, the
+        address of a served model, ...
     activation
         The hidden activation, or "auto" to find it.
     hidden
@@ -77,6 +81,9 @@ def identify(
         Raise ``NotIdentified`` unless the outcome is identified.
     allow_pickle
         Load pickled model files, which can run any code they contain.
+    journal
+        A file that keeps every paid answer. The same call with the same journal replays them at no cost and
+        goes on where the last run stopped; all runs together stay within the budget.
     """
     began = time.monotonic()
     if activation != "auto":
@@ -84,11 +91,12 @@ def identify(
     widths = _check_widths(hidden)
     check_method(method)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
-    meter = Meter(oracle, domain=domain, budget=budget, progress=progress)
-    with one_thread():
+    settings = {"activation": activation, "hidden": widths, "method": method}
+    with open_journal(journal, run_facts(oracle, domain, seed, settings)) as book, one_thread():
+        meter = Meter(oracle, domain=domain, budget=budget, progress=progress, journal=book)
         found = _Run(meter, activation, widths, method, seed).identify()
     asked = {
-        "model": os.fspath(model) if isinstance(model, str | os.PathLike) else None,
+        "model": _repeatable_name(model, oracle),
         "activation": activation,
         "hidden": widths,
         "budget": budget,
@@ -103,7 +111,7 @@ def identify(
         seconds=time.monotonic() - began,
         seed=seed,
         model_name=oracle.name,
-        warnings=(*found.warnings, *oracle.notes),
+        warnings=(*found.warnings, *oracle.notes, *meter.warnings),
     )
     if throw and not found.identified:
         raise NotIdentified(f"{found.outcome}: {found.reason}")
@@ -122,9 +130,9 @@ class _Run:
         """Every stage in order; a spent budget ends it with what is known."""
         precision, choice, best = None, None, None
         try:
-            if num_probes(self.meter.oracle):
-                self.meter.ledger.charge("shape", num_probes(self.meter.oracle))
+            self.meter.charge_probes(num_probes(self.meter.oracle))
             precision = measure_precision(self.meter, self._rng(1))
+            self.meter.check_replayed(precision.noise, precision.scale)
             growth = observe_growth(self.meter, precision, self._rng(2))
             if growth is Growth.CONSTANT:
                 return _nothing(
@@ -229,6 +237,13 @@ def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
         reason = f"the function is recovered, but {count} of its parts are not determined by the answers"
         return Outcome.PARTLY, finding.reason or reason
     return Outcome.IDENTIFIED, finding.reason
+
+
+def _repeatable_name(model: Any, oracle: Oracle) -> str | None:
+    """How to name the model in a command that repeats the run; addresses lose their user and query."""
+    if is_address(model):
+        return oracle.name
+    return os.fspath(model) if isinstance(model, str | os.PathLike) else None
 
 
 def _rank(found: Identification) -> int:

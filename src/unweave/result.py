@@ -147,6 +147,7 @@ class Identification:
             "counted": self.ledger.unit,
             self.ledger.unit: self.ledger.total,
             f"{self.ledger.unit}_by_stage": dict(self.ledger.by_stage),
+            "replayed": self.ledger.replayed,
             "budget": self.ledger.budget,
             "seconds_by_stage": dict(self.ledger.seconds),
             "certificate": None if self.certificate is None else self.certificate.to_dict(),
@@ -187,7 +188,9 @@ class Identification:
         each = f" ({total / self.num_parameters:.1f} a parameter)" if self.num_parameters else ""
         limit = "" if self.ledger.budget is None else f" of {self.ledger.budget:,}"
         stages = ", ".join(f"{stage} {count:,}" for stage, count in self.ledger.by_stage.items() if count)
-        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}; {self.seconds:.1f} s"
+        old = self.ledger.replayed
+        paid = f"; {old:,} replayed from the journal, {total - old:,} new" if old else ""
+        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}{paid}; {self.seconds:.1f} s"
 
     def _how(self) -> str:
         chosen = (
@@ -252,7 +255,8 @@ def load(path: str | os.PathLike[str]) -> Identification:
 def _read_ledger(record: dict[str, Any]) -> Ledger:
     unit = record.get("counted", "queries")
     seconds = dict(record.get("seconds_by_stage", {}))
-    return Ledger(record["budget"], dict(record[f"{unit}_by_stage"]), seconds, unit)
+    replayed = record.get("replayed", 0)
+    return Ledger(record["budget"], dict(record[f"{unit}_by_stage"]), seconds, unit, replayed)
 
 
 def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> Certificate | None:

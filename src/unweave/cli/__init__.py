@@ -50,8 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(f"{str(error).rstrip('. ')}; see unweave --help", 2, debug)
     except UnweaveError as error:
         return _fail(str(error), 2, debug)
-    except KeyboardInterrupt:
-        return _fail("interrupted; nothing more was written", 130, debug)
+    except KeyboardInterrupt as stop:
+        return _fail(str(stop) or "interrupted; nothing more was written", 130, debug)
     except Exception as error:
         hint = "" if debug else "; --debug shows where"
         return _fail(f"unexpected {type(error).__name__}: {error}{hint}", 70, debug)

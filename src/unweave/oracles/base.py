@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -24,4 +25,13 @@ class Oracle(Protocol):
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Outputs (n, output_size) in float64 for inputs (n, input_size) in float64."""
+        ...
+
+
+@runtime_checkable
+class AnswersInPieces(Protocol):
+    """An oracle that answers a batch piece by piece, so that what is answered is kept when the rest fails."""
+
+    def answer_in_pieces(self, x: np.ndarray) -> Iterator[np.ndarray]:
+        """Answers to consecutive rows of ``x``, in order, as many at a time as one request brings."""
         ...

@@ -17,6 +17,10 @@ class Ledger:
     """Wall time inside each stage, nested stages counted on their own."""
     unit: str = "queries"
     """What is counted: "queries" asked of a model, or "rows" of recorded data."""
+    replayed: int = 0
+    """How many of the queries were answered from a journal: earlier runs have paid for them."""
+    waiting: int = field(default=0, compare=False)
+    """Answers earlier runs have paid for that this run has not come to yet."""
 
     def __post_init__(self):
         if self.budget is not None and self.budget < 1:
@@ -31,11 +35,19 @@ class Ledger:
         """Queries still allowed; infinite without a budget."""
         return float("inf") if self.budget is None else self.budget - self.total
 
-    def charge(self, stage: str, num_queries: int) -> None:
-        """Record ``num_queries`` about to be asked, or raise ``BudgetSpent`` and record nothing."""
-        if num_queries > self.left:
+    def charge(self, stage: str, num_queries: int, num_replayed: int = 0) -> None:
+        """Record ``num_queries`` about to be asked, or raise ``BudgetSpent`` and record nothing.
+
+        Answers replayed from a journal count as in the run that paid for them, so that a repeated run comes to
+        the same decisions, and all runs together stay within the budget.
+        """
+        num_new = num_queries - num_replayed
+        if num_queries > self.left or (num_new and num_new > self.left - self.waiting):
+            left = self.left - (self.waiting if num_new else 0)
             raise BudgetSpent(
-                f"budget spent: {stage} needs {num_queries} queries more but only {int(self.left)} of "
+                f"budget spent: {stage} needs {num_queries} queries more but only {max(int(left), 0)} of "
                 f"{self.budget} are left; raise the budget"
             )
         self.by_stage[stage] = self.by_stage.get(stage, 0) + num_queries
+        self.replayed += num_replayed
+        self.waiting -= num_replayed

@@ -20,12 +20,14 @@ from unweave.domains import Domain
 from unweave.errors import InputError, MissingExtra
 from unweave.network import Network
 from unweave.oracles.base import Oracle
+from unweave.oracles.http_model import ServedModel, from_url
 from unweave.oracles.python_callable import check_count, check_size, from_callable
 from unweave.oracles.saved_network import from_network, read_network
 
 _SAVED = {".safetensors", ".npz"}
 _TORCH_PICKLES = {".pt", ".pth"}
 _PICKLES = {".pkl", ".pickle", ".joblib", *_TORCH_PICKLES}
+_ADDRESS = re.compile(r"\s*https?://", re.IGNORECASE)
 _REFERENCE = re.compile(r"(?P<place>.+):(?P<attribute>[A-Za-z_][\w.]*)")
 
 
@@ -42,7 +44,8 @@ def resolve(
     Parameters
     ----------
     model
-        A torch module, a path to an ``.onnx`` file, a fitted scikit-learn model, a function from (n, inputs)
+        A torch module, a path to an ``.onnx`` file, the address of a served model (``http://...``, or a
+        ``ServedModel`` with its options), a fitted scikit-learn model, a function from (n, inputs)
         to (n, outputs), ``"module:attr"`` or ``"file.py:attr"``, a ``Network`` or a file one was saved in
         (``.safetensors``, ``.npz``), a finished identification, or an oracle.
     input_size, output_size
@@ -56,8 +59,10 @@ def resolve(
     for what, size in (("input_size", input_size), ("output_size", output_size)):
         if size is not None:
             check_count("resolve", what, size)
-    model = _open(model, allow_pickle)
     sizes: dict[str, Any] = {"input_size": input_size, "output_size": output_size}
+    if is_address(model):
+        return from_url(model, **sizes, domain=domain)
+    model = _open(model, allow_pickle)
     if isinstance(model, Network):
         return _checked(from_network(model), **sizes)
     if _is(model, "torch.nn", "Module"):
@@ -85,6 +90,10 @@ def resolve_network(model: Any, *, allow_pickle: bool = False) -> Network:
     Networks, saved networks, identifications, ONNX files of dense layers, torch sequences of linear layers
     and activations, scikit-learn multilayer perceptrons with scalers around them.
     """
+    if is_address(model):
+        raise InputError(
+            "a served model has no weights to compare; identify it first, and compare the result"
+        )
     model = _open(model, allow_pickle)
     if isinstance(model, Network):
         return model
@@ -104,6 +113,11 @@ def resolve_network(model: Any, *, allow_pickle: bool = False) -> Network:
         f"a {type(model).__name__} has no weights to compare; give a Network, a saved network, "
         f"an .onnx file, a torch Sequential or a scikit-learn MLP"
     )
+
+
+def is_address(model: Any) -> bool:
+    """Whether ``model`` is a served model: an address, or one with its options."""
+    return isinstance(model, ServedModel) or (isinstance(model, str) and bool(_ADDRESS.match(model)))
 
 
 def num_probes(oracle: Oracle) -> int:
@@ -250,7 +264,8 @@ def _is(model: Any, module: str, kind: str) -> bool:
 def _unusable(model: Any) -> str:
     if isinstance(model, str):
         return (
-            f"{model!r} names nothing known; give an .onnx file, a saved network, module:attr or file.py:attr"
+            f"{model!r} names nothing known; give an .onnx file, a saved network, an http address, "
+            f"module:attr or file.py:attr"
         )
     return (
         f"a {type(model).__name__} is nothing that answers; give a torch module, an .onnx path, "
