@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unweave.errors import Outcome, UnweaveError
     from unweave.learning import learn
     from unweave.network import Network
+    from unweave.oracles.http_model import ServedModel
     from unweave.oracles.resolve import resolve
     from unweave.pipeline import identify
     from unweave.result import Identification, load
@@ -31,6 +32,7 @@ _HOME = {
     "Network": "network",
     "Normal": "domains",
     "Outcome": "errors",
+    "ServedModel": "oracles.http_model",
     "UnweaveError": "errors",
     "compare": "comparison",
     "identify": "pipeline",
@@ -49,6 +51,7 @@ __all__ = [
     "Network",
     "Normal",
     "Outcome",
+    "ServedModel",
     "UnweaveError",
     "__version__",
     "compare",

@@ -8,6 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from unweave.cli.options import check_targets, parse_domain, parse_numbers, write_outputs
+from unweave.cli.served import ServedOptions
+
+_PLAIN = ServedOptions()
 
 
 def identify(
@@ -25,6 +28,8 @@ def identify(
     out: Path | None = None,
     json: Path | None = None,
     save: Path | None = None,
+    journal: Path | None = None,
+    served: ServedOptions = _PLAIN,
     quiet: Annotated[bool, Parameter(negative="")] = False,
     allow_pickle: Annotated[bool, Parameter(negative="")] = False,
     debug: Annotated[bool, Parameter(negative="")] = False,
@@ -36,7 +41,8 @@ def identify(
     Parameters
     ----------
     model
-        An .onnx file, a saved network (.safetensors, .npz), module:attribute or file.py:attribute.
+        An .onnx file, a saved network (.safetensors, .npz), module:attribute or file.py:attribute, or the
+        address of a served model: http://host:port/v2/models/NAME.
     activation
         The hidden activation, such as tanh, relu, gelu or softplus(10); auto tries the known ones.
     hidden
@@ -59,6 +65,8 @@ def identify(
         Write the verdict as JSON here.
     save
         Write network, certificate and ledger here, in one .safetensors file.
+    journal
+        Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
     quiet
         Show no progress.
     allow_pickle
@@ -75,7 +83,7 @@ def identify(
 
     with StageProgress(quiet=quiet) as progress:
         found = run(
-            model,
+            served.serve(model),
             activation=activation,
             hidden=widths,
             budget=budget,
@@ -85,6 +93,7 @@ def identify(
             seed=seed,
             progress=progress,
             allow_pickle=allow_pickle,
+            journal=journal,
         )
     write_outputs(found, out, json, save)
     print(found.verdict())

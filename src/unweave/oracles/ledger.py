@@ -21,6 +21,8 @@ class Ledger:
     """How many of the queries were answered from a journal: earlier runs have paid for them."""
     waiting: int = field(default=0, compare=False)
     """Answers earlier runs have paid for that this run has not come to yet."""
+    overhead: int = field(default=0, compare=False)
+    """Queries a run that was never interrupted would not have asked: spot checks, openings of earlier runs."""
 
     def __post_init__(self):
         if self.budget is not None and self.budget < 1:
@@ -32,8 +34,13 @@ class Ledger:
 
     @property
     def left(self) -> float:
-        """Queries still allowed; infinite without a budget."""
-        return float("inf") if self.budget is None else self.budget - self.total
+        """Queries a run may still plan with, as if it had never been interrupted; infinite without a budget."""
+        return float("inf") if self.budget is None else self.budget - (self.total - self.overhead)
+
+    @property
+    def unpaid(self) -> float:
+        """New queries that all runs together may still pay for; infinite without a budget."""
+        return self.left - self.overhead - self.waiting
 
     def charge(self, stage: str, num_queries: int, num_replayed: int = 0) -> None:
         """Record ``num_queries`` about to be asked, or raise ``BudgetSpent`` and record nothing.
@@ -42,12 +49,20 @@ class Ledger:
         the same decisions, and all runs together stay within the budget.
         """
         num_new = num_queries - num_replayed
-        if num_queries > self.left or (num_new and num_new > self.left - self.waiting):
-            left = self.left - (self.waiting if num_new else 0)
+        if num_queries > self.left or num_new > max(self.unpaid, 0):
+            left = int(max(min(self.left, self.unpaid + num_replayed), 0))
             raise BudgetSpent(
-                f"budget spent: {stage} needs {num_queries} queries more but only {max(int(left), 0)} of "
+                f"budget spent: {stage} needs {num_queries} queries more but only {left} of "
                 f"{self.budget} are left; raise the budget"
             )
+        self._add(stage, num_queries, num_replayed)
+
+    def charge_overhead(self, stage: str, num_queries: int, num_replayed: int = 0) -> None:
+        """Record queries that belong to the repetition of a run, not to the run."""
+        self.overhead += num_queries
+        self._add(stage, num_queries, num_replayed)
+
+    def _add(self, stage: str, num_queries: int, num_replayed: int) -> None:
         self.by_stage[stage] = self.by_stage.get(stage, 0) + num_queries
         self.replayed += num_replayed
         self.waiting -= num_replayed

@@ -133,7 +133,7 @@ class Meter:
             earlier = self._journal.num_extras
             self._journal.charge("shape", num_probes)
             if earlier:
-                self.ledger.charge("earlier runs", earlier, earlier)
+                self.ledger.charge_overhead("earlier runs", earlier, earlier)
         if num_probes:
             self.ledger.charge("shape", num_probes)
 
@@ -144,7 +144,9 @@ class Meter:
         are asked again as well, when the first new one comes up.
         """
         self._level = noise, scale
-        if self._replayed:
+        if self._journal is not None and self._replayed:
+            if self._journal.model != self.oracle.name:
+                self.warnings.append(f"the journal was begun with {self._journal.model}")
             chosen = np.linspace(0, len(self._replayed) - 1, num=4).astype(int)
             self._spot_check([self._replayed[i] for i in np.unique(chosen)])
 
@@ -152,11 +154,11 @@ class Meter:
         assert self._journal is not None
         assert self._level is not None
         ledger = self.ledger
-        if ledger.left - ledger.waiting < len(chosen):
+        if ledger.unpaid < len(chosen):
             self.warnings.append("the journal was not checked against the model: the budget is spent")
             return
         with self.stage("spot check"):
-            ledger.charge("spot check", len(chosen))
+            ledger.charge_overhead("spot check", len(chosen))
             self._journal.charge("spot check", len(chosen))
             x, before = np.array([self._x[i] for i in chosen]), np.array([self._y[i] for i in chosen])
             now = np.concatenate(list(self._send(x)))

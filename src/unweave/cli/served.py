@@ -1,0 +1,81 @@
+"""Options for models behind an address: what to send, how patiently, and where the secrets come from."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Group, Parameter
+
+if TYPE_CHECKING:
+    from unweave.oracles.http_model import ServedModel
+
+
+@Parameter(name="*", group=Group("Served models", sort_key=1))
+@dataclass(frozen=True, kw_only=True)
+class ServedOptions:
+    """What is sent to a server and how long it is waited for."""
+
+    header: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    """A header, "Name: value"; "Name: env:VARIABLE" takes the value from the environment. May be repeated."""
+    token_env: str | None = None
+    """The environment variable that holds a token, sent as Authorization: Bearer."""
+    timeout: float = 30.0
+    """Seconds to wait for one answer."""
+    retries: int = 6
+    """How often a request is sent again when the server is busy, fails or hangs up."""
+    batch_size: int = 1024
+    """Most rows in one request; halved where the server refuses so many."""
+    rate: float | None = None
+    """Most requests a second."""
+    protocol: str = "auto"
+    """v2 (Open Inference Protocol), instances or inputs (rows of JSON); auto tells from the address."""
+    input_name: str | None = None
+    """Name of the input tensor, or the key of the rows."""
+    output_name: str | None = None
+    """Name of the output tensor, or the key of the answers."""
+    datatype: str | None = None
+    """FP64 or FP32, where the server does not tell."""
+    probabilities: Annotated[bool, Parameter(negative="")] = False
+    """The answers are class probabilities: take their log-odds."""
+
+    def serve(self, model: str) -> str | ServedModel:
+        """The model with these options if it is an address; options for another kind of model are refused."""
+        from unweave.errors import InputError
+        from unweave.oracles.http_model import ServedModel
+        from unweave.oracles.resolve import is_address
+
+        if not is_address(model):
+            if self != ServedOptions():
+                raise InputError(f"{model} is no http address; options for served models do not apply to it")
+            return model
+        return ServedModel(
+            model,
+            headers=dict(_parse_header(text) for text in self.header),
+            token_env=self.token_env,
+            timeout=self.timeout,
+            retries=self.retries,
+            batch_size=self.batch_size,
+            requests_per_second=self.rate,
+            protocol=self.protocol,
+            input_name=self.input_name,
+            output_name=self.output_name,
+            datatype=self.datatype,
+            probabilities=self.probabilities,
+        )
+
+
+def _parse_header(text: str) -> tuple[str, str]:
+    """Name and value of a header; what cannot be read is not repeated, it may be a secret."""
+    from unweave.errors import InputError
+
+    name, colon, value = (part.strip() for part in text.partition(":"))
+    if not colon or not name or not value:
+        raise InputError('--header: write "Name: value" or "Name: env:VARIABLE"')
+    if value.startswith("env:"):
+        variable = value.removeprefix("env:")
+        value = os.environ.get(variable, "").strip()
+        if not value:
+            raise InputError(f"--header {name}: the environment variable {variable} is empty; set it first")
+    return name, value
