@@ -28,8 +28,8 @@ from unweave.methods.in_domain import InDomain
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
-from unweave.refine.overwide import Effort, Shape
 
+FIRST_SEED = 1000
 SMOOTH = ("tanh", "sigmoid", "erf", "softplus", "gelu", "silu")
 
 
@@ -131,7 +131,7 @@ def shallow(num_trials: int, quick: bool) -> list[Trial]:
         Trial(f"shallow {a} {d}-{m}", random_network((d, m, 1), a, s), in_ball(d) if s % 2 else Normal(), 5)
         for d, m in sizes
         for a in SMOOTH
-        for s in range(100, 100 + num_trials)
+        for s in range(FIRST_SEED, FIRST_SEED + num_trials)
     ]
 
 
@@ -146,7 +146,7 @@ def two_layers(num_trials: int, quick: bool) -> list[Trial]:
         )
         for d, m0, m1 in sizes
         for a in SMOOTH
-        for s in range(100, 100 + num_trials)
+        for s in range(FIRST_SEED, FIRST_SEED + num_trials)
     ]
 
 
@@ -156,7 +156,7 @@ def three_layers(num_trials: int, quick: bool) -> list[Trial]:
         Trial(f"{len(s) - 2} layers {a} {s}", random_network(s, a, k), in_ball(10), 15, max_depth=len(s) - 2)
         for s in sizes
         for a in ("tanh", "sigmoid")
-        for k in range(100, 100 + num_trials)
+        for k in range(FIRST_SEED, FIRST_SEED + num_trials)
     ]
 
 
@@ -166,7 +166,7 @@ def scenarios(num_trials: int, quick: bool, sizes: tuple[tuple[int, int], ...] =
         for m0, m1 in sizes
         for kind in ("POD", "sphere")
         for a in ("tanh", "sigmoid")
-        for k in range(100, 100 + num_trials)
+        for k in range(FIRST_SEED, FIRST_SEED + num_trials)
     ]
 
 
@@ -184,7 +184,7 @@ def trained(num_trials: int, quick: bool) -> list[Trial]:
 
 def inexact(num_trials: int, quick: bool) -> list[Trial]:
     trials = []
-    for k in range(100, 100 + num_trials):
+    for k in range(FIRST_SEED, FIRST_SEED + num_trials):
         for d, m in [(10, 10)] if quick else [(10, 10), (20, 8)]:
             network = random_network((d, m, 1), "tanh", k)
             trials.append(Trial(f"float32 tanh {d}-{m}", network, in_ball(d), np.inf, 0.0, True))
@@ -199,17 +199,14 @@ def large(num_trials: int, quick: bool) -> list[Trial]:
     shallow_sizes = [(30, 60), (50, 100), (100, 100)]
     return trials + [
         Trial(
-            f"shallow tanh {d}-{m}", random_network((d, m, 1), "tanh", 100), in_ball(d), np.inf, max_depth=1
+            f"shallow tanh {d}-{m}",
+            random_network((d, m, 1), "tanh", FIRST_SEED),
+            in_ball(d),
+            np.inf,
+            max_depth=1,
         )
         for d, m in shallow_sizes
     ]
-
-
-def _large_effort(trial: Trial) -> Effort:
-    """Fewer, larger sizes: each costs a compilation."""
-    if len(trial.network.hidden) == 1:
-        return Effort(shapes=(Shape(2.7),), growth=1.35, min_points=20 * trial.network.input_size**2 // 4)
-    return Effort(shapes=(Shape(4.5, 0.45), Shape(4.5, 0.14)), num_starts=2, growth=1.35, min_points=4000)
 
 
 CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
@@ -223,7 +220,7 @@ CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
 }
 
 
-def run(trial: Trial, seed: int, time_limit: float, effort: Effort | None = None) -> dict:
+def run(trial: Trial, seed: int, time_limit: float) -> dict:
     """Recover one network, knowing its activation only."""
     meter = Meter(Model(trial, seed), domain=trial.domain)
     spread = float(
@@ -234,7 +231,7 @@ def run(trial: Trial, seed: int, time_limit: float, effort: Effort | None = None
     depth = max(trial.max_depth, len(trial.network.hidden))
     problem = Problem((trial.network.activations[0],), None, Precision(noise, spread, kind), seed, depth)
     cpu, wall = time.process_time(), time.monotonic()
-    finding = InDomain(time_limit, effort).recover(meter, problem)
+    finding = InDomain(time_limit).recover(meter, problem)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     error = np.inf
     if finding.network is not None:
@@ -336,7 +333,7 @@ def main() -> None:
     parser.add_argument("--cells", nargs="+", choices=sorted(CELLS), default=None)
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--gpu", action="store_true", help="the large cells, coarser in the number of points")
+    parser.add_argument("--gpu", action="store_true", help="the large cells, which want an accelerator")
     parser.add_argument(
         "--steps", action="store_true", help="time of one step against the number of parameters"
     )
@@ -353,7 +350,7 @@ def main() -> None:
         rows: dict[str, list[dict]] = {}
         trials = [t for t in CELLS[name](num_trials, arguments.quick) if arguments.match in t.cell]
         for i, trial in enumerate(trials):
-            row = run(trial, i, arguments.time_limit, _large_effort(trial) if arguments.gpu else None)
+            row = run(trial, i, arguments.time_limit)
             rows.setdefault(trial.cell, []).append(row)
             if arguments.out is not None:
                 with arguments.out.open("a") as file:

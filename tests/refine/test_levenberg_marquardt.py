@@ -61,7 +61,7 @@ def test_a_hopeless_fit_stops_by_itself():
 def test_the_clock_stops_a_fit():
     truth = random_network((6, 5, 1), "tanh", 14)
     x = np.random.default_rng(15).standard_normal((200, 6))
-    fit = fit_network(_perturbed(truth, 16), x, truth(x), settings=Settings(time_limit=0.0))
+    fit = fit_network(_perturbed(truth, 16), x, truth(x), settings=Settings(deadline=0.0))
     assert (fit.end, fit.num_steps) == ("time", 0)
 
 

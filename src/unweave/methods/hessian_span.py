@@ -365,8 +365,7 @@ class _Run:
                 slope = act.get(name).scale / self.unit * (1.0, 1.7, 0.6)[attempt % 3]
                 known = profiles if attempt < 3 and len(profiles) == width else None
                 start = self._start(name, slope, rows, known, width, x, y)
-                left = max(self.deadline - time.monotonic(), 1.0)
-                settings = Settings(max_steps=120, damping=1e-3, stall_steps=25, time_limit=left)
+                settings = Settings(max_steps=120, damping=1e-3, stall_steps=25, deadline=self.deadline)
                 fit = fit_network(start, x, y, settings=settings)
                 alternatives[name] = min(alternatives.get(name, np.inf), fit.rms)
                 best = fit if best is None or fit.rms < best.rms else best

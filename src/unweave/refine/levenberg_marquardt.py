@@ -52,7 +52,8 @@ class Settings:
     """A float32 Jacobian is used only above this damping ..."""
     coarse_rms: float = 1e-4
     """... and above this relative residual."""
-    time_limit: float = float("inf")
+    deadline: float = float("inf")
+    """Stop at this reading of ``time.monotonic``."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,6 @@ def minimise(
 def descend(problem: Expandable, start: Any, scale: float, settings: Settings | None = None) -> Minimum:
     """The loop itself: propose, accept or damp, until target, stall, stationarity, steps or time."""
     s = Settings() if settings is None else settings
-    began = time.monotonic()
     theta, num_residuals = start, max(problem.num_residuals, 1)
     damping, growth, quiet = s.damping, 2.0, 0
     here = problem.expand(theta, damping >= s.coarse_damping)
@@ -142,7 +142,7 @@ def descend(problem: Expandable, start: Any, scale: float, settings: Settings | 
     for _ in range(s.max_steps):
         if history[-1] <= s.target:
             return ended("target")
-        if time.monotonic() - began > s.time_limit:
+        if time.monotonic() > s.deadline:
             return ended("time")
         if _has_stalled(history, s):
             return ended("stalled")

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.network import Network
+from unweave.refine.devices import use_accelerator
 from unweave.refine.forms import Form
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
@@ -50,8 +51,12 @@ class Effort:
     shapes: tuple[Shape, ...] = ()
     """Used in turn; empty: by depth."""
     growth: float = 1.17
+    accelerated_growth: float = 1.35
+    """The same on an accelerator, where every size costs a compilation and steps are cheap."""
     num_starts: int = 1
-    """Starts of each candidate at each size."""
+    """Starts of each candidate at each size, on the CPU ..."""
+    accelerated_starts: int = 2
+    """... and on an accelerator."""
     min_points: int = 8
     max_points: int = 200_000
     max_steps: int = 150
@@ -60,7 +65,7 @@ class Effort:
     review: int = 4
     """All candidates are tried at every so many sizes, the two leading ones between ..."""
     costly: int = 2000
-    """... and only the one leading candidate above this many residuals."""
+    """... and above this many residuals only the leading one, with its activation at the rival depth."""
     time_limit: float = 600.0
 
     def shape(self, depth: int, turn: int) -> Shape:
@@ -166,12 +171,13 @@ def search(
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
         leading = ranking.choose(x, y, turn)
-        num_starts = effort.num_last if is_last else effort.num_starts
+        num_starts = effort.accelerated_starts if _accelerated(y.size) else effort.num_starts
+        num_starts = effort.num_last if is_last else num_starts
         for start, candidate in itertools.product(range(num_starts), leading):
             if time.monotonic() > deadline:
                 reason = f"stopped after {effort.time_limit:g} s; allow more time"
                 return _give_up(pool, attempts, surplus, reason)
-            shape = effort.shape(candidate.depth, turn * effort.num_starts + start)
+            shape = effort.shape(candidate.depth, turn * num_starts + start)
             widths = choose_widths(x, y, candidate, shape, hidden)
             found, attempt = try_student(
                 x,
@@ -215,16 +221,23 @@ class _Ranking:
         self._latest[candidate] = attempt
 
     def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
-        """The two leading candidates; every few sizes all, deep ones for leading activations only."""
+        """The two leading candidates; every few sizes all, deep ones for leading activations only.
+
+        The rival depth stays in the race because a shallow student predicts a deep network better than a
+        deep one that is still too narrow to converge, at every size up to the one where that one is exact.
+        """
         for candidate, attempt in self._latest.items():
             fresh = slice(attempt.num_points, None)
             if len(x) > attempt.num_points:
                 self._scores[candidate] = attempt.student.fresh_residual(x[fresh], y[fresh])
         self._latest.clear()
         ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
-        num_leading = 1 if y.size > self._effort.costly else 2
         if turn % self._effort.review:
-            return ranked[:num_leading]
+            if y.size <= self._effort.costly:
+                return ranked[:2]
+            leader = ranked[0]
+            rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
+            return [leader, *rivals[:1]]
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
         return [c for c in ranked if c.depth <= 2 or c.activation in activations]
 
@@ -240,6 +253,11 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
     return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, (), reason)
 
 
+def _accelerated(num_residuals: int) -> bool:
+    """Whether students of this many residuals are large enough for an accelerator, or nearly so."""
+    return use_accelerator(8 * num_residuals, num_residuals // 3)
+
+
 def _sizes(
     pool: Pool, candidates: Sequence[Candidate], hidden: tuple[int, ...] | None, effort: Effort
 ) -> Iterator[int]:
@@ -252,7 +270,8 @@ def _sizes(
     num_points = max(num_points, 2 * (narrow[-1] + 1), effort.min_points)
     while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
-        num_points *= effort.growth
+        accelerated = _accelerated(int(num_points) * outputs)
+        num_points *= effort.accelerated_growth if accelerated else effort.growth
     if not pool.can_grow and len(pool.x):
         yield len(pool.x)
 

@@ -57,9 +57,9 @@ def prune(
     for _ in range(sum(layout.hidden)):
         if time.monotonic() > deadline:
             break
-        plan = plan_removals(layout, best, x, y, stop=affordable)
+        plan = plan_removals(layout, best, x, y, stop=affordable, deadline=deadline)
         size = _up_to_the_gap(plan, affordable)
-        while size:
+        while size and time.monotonic() <= deadline:
             narrow, indices = layout.without(units_kept(layout, plan[:size]))
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
             num_removed = layout.num_parameters - narrow.num_parameters
@@ -82,7 +82,13 @@ def _up_to_the_gap(plan: list[Removal], stop: float) -> int:
 
 
 def plan_removals(
-    layout: Layout, fit: Minimum, x: np.ndarray, y: np.ndarray, *, stop: float
+    layout: Layout,
+    fit: Minimum,
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    stop: float,
+    deadline: float = float("inf"),
 ) -> list[Removal]:
     """The greedy order of removals, up to the first that is predicted to leave a residual above ``stop``.
 
@@ -107,7 +113,7 @@ def plan_removals(
             unit = int(np.argmin(costs[layer]))
             loss += float(costs[layer][unit])
             predicted = float(np.sqrt(loss / y.size)) / scale
-            if not predicted <= stop:
+            if not predicted <= stop or time.monotonic() > deadline:
                 break
             alive[layer][unit] = False
             out = outgoing[layer][unit]

@@ -98,7 +98,7 @@ def try_student(
         target=promising,
         max_steps=max_steps,
         stall_above=STALLED * bend,
-        time_limit=deadline - time.monotonic(),
+        deadline=deadline,
     )
     first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
     attempt = Attempt(
@@ -152,16 +152,13 @@ def narrow_down(
 ) -> tuple[Layout, Minimum]:
     """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
 
-    def time_left() -> float:
-        return max(deadline - time.monotonic(), 0.0)
-
     accept = max(EXACT, 1.03 * floor)
     refit = Settings(
         target=max(1e-13, 0.3 * floor),
         max_steps=60,
         damping=1e-3,
         stall_above=STALLED * bend,
-        time_limit=time_left(),
+        deadline=deadline,
     )
     affordable = AFFORDABLE * bend
     full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
@@ -180,7 +177,6 @@ def narrow_down(
         deadline=deadline,
     )
     if fit.rms > accept and floor == 0:
-        full = replace(full, time_limit=time_left())
         layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
         if fit.rms <= accept:
             layout, fit = prune(
@@ -206,7 +202,7 @@ def _walk_down(
     for _ in range(MAX_WALK):
         if fit.rms <= accept or time.monotonic() > deadline:
             break
-        plan = plan_removals(layout, fit, u, v, stop=affordable)
+        plan = plan_removals(layout, fit, u, v, stop=affordable, deadline=deadline)
         while plan:
             narrow, indices = layout.without(units_kept(layout, plan))
             trial = fit_layout(narrow, plan[-1].parameters[indices], u, v, settings=settings)
