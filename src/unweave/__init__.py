@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from unweave.version import __version__
 
 if TYPE_CHECKING:
+    from unweave import plots
     from unweave.certificate import Certificate
+    from unweave.citations import citation
     from unweave.comparison import Comparison, compare
     from unweave.domains import Ball, Box, Everywhere, Normal
     from unweave.errors import Outcome, UnweaveError
@@ -34,6 +36,7 @@ _HOME = {
     "Outcome": "errors",
     "ServedModel": "oracles.http_model",
     "UnweaveError": "errors",
+    "citation": "citations",
     "compare": "comparison",
     "identify": "pipeline",
     "learn": "learning",
@@ -54,10 +57,12 @@ __all__ = [
     "ServedModel",
     "UnweaveError",
     "__version__",
+    "citation",
     "compare",
     "identify",
     "learn",
     "load",
+    "plots",
     "resolve",
 ]
 
@@ -65,6 +70,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         return getattr(importlib.import_module(f"unweave.{_HOME[name]}"), name)
+    if name == "plots":
+        return importlib.import_module("unweave.plots")
     raise AttributeError(f"module 'unweave' has no attribute {name!r}")
 
 

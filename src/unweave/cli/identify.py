@@ -28,6 +28,7 @@ def identify(
     out: Path | None = None,
     json: Path | None = None,
     save: Path | None = None,
+    report: Path | None = None,
     journal: Path | None = None,
     served: ServedOptions = _PLAIN,
     quiet: Annotated[bool, Parameter(negative="")] = False,
@@ -65,6 +66,8 @@ def identify(
         Write the verdict as JSON here.
     save
         Write network, certificate and ledger here, in one .safetensors file.
+    report
+        Write the result as one self-contained HTML page here.
     journal
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
     quiet
@@ -74,7 +77,7 @@ def identify(
     debug
         Show tracebacks.
     """
-    check_targets(out, json, save)
+    check_targets(out, json, save, report)
     domain = parse_domain(radius, box)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
@@ -95,6 +98,6 @@ def identify(
             allow_pickle=allow_pickle,
             journal=journal,
         )
-    write_outputs(found, out, json, save)
+    write_outputs(found, out, json, save, report)
     print(found.verdict())
     return found.outcome.exit_status

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from unweave.result import Identification
 
 
-def check_targets(out: Path | None, json: Path | None, save: Path | None) -> None:
+def check_targets(out: Path | None, json: Path | None, save: Path | None, report: Path | None = None) -> None:
     """Refuse impossible destinations before a single query is spent."""
     from unweave.errors import ExportError
     from unweave.exports.write import check_target, require_writable
@@ -20,6 +20,11 @@ def check_targets(out: Path | None, json: Path | None, save: Path | None) -> Non
         check_target(out)
     if json is not None:
         require_writable(json)
+    if report is not None:
+        from unweave.report import require_parts
+
+        require_writable(report)
+        require_parts()
     if save is not None:
         require_writable(save)
         if save.suffix != ".safetensors":
@@ -53,13 +58,21 @@ def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tup
         raise InputError(f"{option} {text}: give numbers separated by commas, such as {example}") from error
 
 
-def write_outputs(found: Identification, out: Path | None, json: Path | None, save: Path | None) -> None:
+def write_outputs(
+    found: Identification,
+    out: Path | None,
+    json: Path | None,
+    save: Path | None,
+    report: Path | None = None,
+) -> None:
     if json is not None:
         from json import dumps
 
         json.write_text(dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
     if save is not None:
         found.save(save)
+    if report is not None:
+        found.report(report)
     if out is None:
         return
     if found.network is None:

@@ -1,111 +1,218 @@
-"""One HTML page that says what an identification found: no scripts, nothing loaded, everything escaped.
+"""One self-contained HTML page of a result: figures as inline SVG, nothing loaded, no script, everything escaped.
 
-The page repeats the verdict, the queries by stage, the certificate, the residuals of what was tried, and the
-parameters' layout with the size of the weights in each layer.
+The page is rendered by Jinja2 with escaping on; only our own SVG and style sheet go in as they are. A content
+security policy forbids scripts and connections should anything slip through.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+import re
+from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unweave.citations import bibtex
+from unweave.errors import InputError, MissingExtra, Outcome
+from unweave.report import account, agreement, drawing, heat, spectra, words
+from unweave.report.canvas import to_svg
+from unweave.report.repeat import command, python_call
 from unweave.version import __version__
 
 if TYPE_CHECKING:
+    from unweave.comparison import Comparison
     from unweave.result import Identification
 
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem; }
-pre { background: #f4f4f4; padding: 1rem; white-space: pre-wrap; }
-table { border-collapse: collapse; } td, th { padding: .2rem .8rem; text-align: left; }
-.bar { background: #4a7; height: .8rem; display: inline-block; }
-"""
+MOST_REMARKS = 30
+_NUMBER = re.compile(r"[\d.,]*\de[+-]\d+")
+"""Numbers that a line must not break at their minus sign."""
+_TONES = {Outcome.IDENTIFIED: "identified", Outcome.PARTLY: "partly", Outcome.NOT_IDENTIFIED: "not"}
+_CAPTIONS = {
+    "outputs": "Left: each fresh answer of the model against the network's output. Right: the share of fresh points "
+    "whose relative error is below each size; the dashed line is what the accuracy of the answers allows.",
+    "network": "Lines are weights: orange positive, blue negative, wider for larger; faint ones are left out.",
+    "weights": "Rows are units, columns their inputs, the column apart their biases; weights and biases each in units "
+    "of the layer's largest.",
+    "weights_beside": "Each layer in normal form: the reference, the network as it was returned, the same with its "
+    "units in the reference's order and sign, and what is left between the two (the fainter the smaller, "
+    "nothing at 1e-16).",
+    "spectrum": "The dashed line marks the gap a number of units was read from: what lies right of it is rounding and "
+    "noise.",
+    "spectrum_without_gap": "No value vanishes beside the others: nothing was left to drop.",
+    "residuals": "Relative residual of what was tried, the best first. Dots in colour fit to the accuracy of the "
+    "answers; a student may be wider than the network, surplus units are removed afterwards.",
+    "units": "How firmly the answers determine each unit, layer by layer: the standard error of its parameters "
+    "relative to the largest of them.",
+    "ledger": "Queries by stage, in the order the stages began.",
+    "timings": "Wall time by stage.",
+}
 
 
-def write_page(result: Identification, path: Path, reference: Any = None) -> None:
-    """Write the page of ``result`` to ``path``."""
-    path.write_text(render_page(result), encoding="utf-8")
+@dataclass(frozen=True)
+class Picture:
+    """A figure in the page."""
+
+    name: str
+    svg: Any
+    caption: str
 
 
-def render_page(result: Identification) -> str:
-    """The page of ``result`` as text."""
-    title = f"{result.outcome}: {result.model_name}" if result.model_name else str(result.outcome)
-    sections = [
-        f"<h1>{escape(title)}</h1>",
-        f"<pre>{escape(result.verdict())}</pre>",
-        _section("Queries by stage", _query_rows(result)),
-        _section("Certificate", _certificate_rows(result)),
-        _section("Relative residual of what was tried", _residual_rows(result)),
-        _section("Layers", _layer_rows(result)),
-        _list("Not determined", result.undetermined),
-        _list("Warnings", result.warnings),
-        f"<p>unweave {escape(__version__)}, seed {escape(str(result.seed))}</p>",
-    ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n<body>\n"
-        + "\n".join(section for section in sections if section)
-        + "\n</body>\n</html>\n"
+def write_page(found: Identification, path: Path, reference: Any = None) -> None:
+    """Write the page of ``found`` to ``path``."""
+    path.write_text(render_page(found, reference), encoding="utf-8")
+
+
+def render_page(found: Identification, reference: Any = None) -> str:
+    """The page of ``found`` as text; ``reference`` is a network to draw beside what was found."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup, escape
+    except ImportError as error:
+        raise MissingExtra("jinja2", "report") from error
+    files = resources.files("unweave.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["whole"] = lambda text: Markup(
+        _NUMBER.sub(r'<span class="n">\g<0></span>', str(escape(text)))
+    )
+    template = environment.from_string(files.joinpath("page.html").read_text(encoding="utf-8"))
+    comparison = _compare(found, reference)
+    remarks = words.remarks(found)
+    name = found.model_name or "a model"
+    return template.render(
+        title=f"{found.outcome}: {name}",
+        style=Markup(files.joinpath("page.css").read_text(encoding="utf-8")),
+        tone=_TONES[found.outcome],
+        outcome=str(found.outcome).capitalize(),
+        headline=words.headline(found),
+        explanation=words.explanation(found),
+        model=found.model_name,
+        facts=_facts(found),
+        verified=words.verified(found),
+        not_verified=words.not_verified(found),
+        remarks=remarks[:MOST_REMARKS],
+        num_more_remarks=max(0, len(remarks) - MOST_REMARKS),
+        layers=_layers(found),
+        comparison=None if comparison is None else _beside(comparison),
+        figures=_figures(found, reference if comparison is not None else None, Markup),
+        method=_method(found),
+        command=command(found),
+        python_call=python_call(found),
+        bibtex=bibtex(found),
+        version=__version__,
+        seed=found.seed,
     )
 
 
-def _query_rows(result: Identification) -> list[Sequence[Any]]:
-    total = max(result.ledger.total, 1)
-    return [
-        (stage, f"{count:,}", _Bar(count / total)) for stage, count in result.ledger.by_stage.items() if count
-    ]
+def _figures(found: Identification, reference: Any, markup: Any) -> dict[str, Picture | None]:
+    """Every figure the result has the data for; None for the others."""
+    draw = {
+        "outputs": lambda: agreement.outputs(found),
+        "network": lambda: drawing.network(found),
+        "weights": lambda: heat.weights(found, reference),
+        "spectrum": lambda: spectra.spectrum(found),
+        "residuals": lambda: spectra.residuals(found),
+        "units": lambda: spectra.units(found),
+        "ledger": lambda: account.ledger(found),
+        "timings": lambda: account.timings(found),
+    }
+    pictures: dict[str, Picture | None] = {}
+    for name, figure in draw.items():
+        caption = _caption(name, found, reference)
+        try:
+            svg = to_svg(figure(), name)
+        except InputError:
+            pictures[name] = None
+            continue
+        label = caption.split(".")[0].replace('"', "'")
+        pictures[name] = Picture(
+            name, markup(svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)), caption
+        )
+    return pictures
 
 
-def _certificate_rows(result: Identification) -> list[Sequence[Any]]:
-    if result.certificate is None:
+def _caption(name: str, found: Identification, reference: Any) -> str:
+    if name == "weights" and reference is not None:
+        return _CAPTIONS["weights_beside"]
+    if name == "spectrum" and all(item.rank is None for item in spectra.spectra_of(found)):
+        return _CAPTIONS["spectrum_without_gap"]
+    return _CAPTIONS[name]
+
+
+def _facts(found: Identification) -> list[tuple[str, str]]:
+    facts = []
+    if found.network is not None:
+        facts += [
+            ("architecture", found.network.describe()),
+            ("parameters", f"{found.network.num_parameters:,}"),
+        ]
+    total, budget = found.ledger.total, found.ledger.budget
+    if total:
+        each = f" ({total / found.num_parameters:.1f} a parameter)" if found.num_parameters else ""
+        facts.append(("queries", f"{total:,}{each}" if budget is None else f"{total:,} of {budget:,}{each}"))
+    c = found.certificate
+    if c is not None and c.num_points:
+        facts.append(("largest fresh error", f"{c.max_relative_error:.1e} on {c.num_points:,} points"))
+    if found.precision is not None:
+        facts.append(("the answers are", found.precision.kind))
+    if found.method:
+        facts.append(("method", found.method))
+    facts.append(("time", f"{found.seconds:.1f} s"))
+    return facts
+
+
+def _layers(found: Identification) -> list[dict[str, Any]]:
+    if found.network is None:
         return []
-    record = result.certificate.to_dict()
-    return [
-        (name.replace("_", " "), _number(value))
-        for name, value in record.items()
-        if isinstance(value, bool | int | float | str)
-    ]
-
-
-def _residual_rows(result: Identification) -> list[Sequence[Any]]:
-    ranked = sorted(result.alternatives.items(), key=lambda item: item[1])
-    return [(name, _number(value)) for name, value in ranked]
-
-
-def _layer_rows(result: Identification) -> list[Sequence[Any]]:
-    if result.network is None:
-        return []
-    rows: list[Sequence[Any]] = [("units", "inputs", "activation", "largest weight", "largest bias")]
-    layers = zip(result.network.weights, result.network.biases, result.network.activations, strict=True)
-    for w, b, name in layers:
-        largest = (_number(float(np.max(np.abs(w)))), _number(float(np.max(np.abs(b)))))
-        rows.append((str(w.shape[0]), str(w.shape[1]), name, *largest))
+    net = found.network
+    rows = []
+    for i, (w, b, name) in enumerate(zip(net.weights, net.biases, net.activations, strict=True)):
+        rows.append(
+            {
+                "name": "output" if i == net.num_layers - 1 else str(i + 1),
+                "activation": name,
+                "units": f"{w.shape[0]:,}",
+                "inputs": f"{w.shape[1]:,}",
+                "weight": f"{np.max(np.abs(w), initial=0.0):.3g}",
+                "bias": f"{np.max(np.abs(b), initial=0.0):.3g}",
+            }
+        )
     return rows
 
 
-class _Bar(float):
-    """A share between 0 and 1, drawn as a bar."""
+def _compare(found: Identification, reference: Any) -> Comparison | None:
+    if found.network is None or reference is None:
+        return None
+    from unweave.comparison import compare
+
+    return compare(reference, found.network)
 
 
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _beside(comparison: Comparison) -> dict[str, Any]:
+    worst = comparison.max_relative_error
+    text = (
+        f"After alignment the worst relative error of a parameter is {worst:.1e}."
+        if np.isfinite(worst)
+        else f"The architectures differ: the reference is {comparison.reference.describe()}, what was found is "
+        f"{comparison.aligned.describe()}."
+    )
+    rows = [
+        (
+            str(i + 1),
+            str(layer.num_matched),
+            str(layer.num_unmatched),
+            f"{layer.max_relative_error:.1e}",
+            f"{layer.rms_relative_error:.1e}",
+        )
+        for i, layer in enumerate(comparison.per_layer)
+    ]
+    return {"text": text, "rows": rows}
 
 
-def _section(title: str, rows: Iterable[Sequence[Any]]) -> str:
-    lines = ["<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows]
-    return f"<h2>{escape(title)}</h2>\n<table>{''.join(lines)}</table>" if lines else ""
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, _Bar):
-        return f'<td><span class="bar" style="width: {12 * float(value):.2f}rem"></span></td>'
-    return f"<td>{escape(str(value))}</td>"
-
-
-def _list(title: str, items: Sequence[str]) -> str:
-    entries = "".join(f"<li>{escape(item)}</li>" for item in items)
-    return f"<h2>{escape(title)}</h2>\n<ul>{entries}</ul>" if entries else ""
+def _method(found: Identification) -> str:
+    if not found.method:
+        return "No method was tried."
+    why = f", chosen because {found.method_reason}" if found.method_reason not in ("", "asked for") else ""
+    asked = ", as asked for" if found.method_reason == "asked for" else ""
+    return f"The method was {found.method}{why}{asked}."

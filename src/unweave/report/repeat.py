@@ -1,0 +1,56 @@
+"""The call and the command that repeat a result: the same seed, the same questions, the same network."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unweave.result import Identification
+
+_DEFAULTS = {"activation": "auto", "hidden": None, "budget": None, "method": "auto", "input_size": None}
+_BALL = re.compile(r"Ball\(radius=([\d.e+-]+), centre=None\)")
+_BOX = re.compile(r"Box\(low=([\d.e+-]+), high=([\d.e+-]+)\)")
+
+
+def python_call(found: Identification) -> str:
+    """The call of ``unweave.identify`` that repeats ``found``; ``model`` stands for what is not a file."""
+    asked = found.details.get("asked") or {}
+    model = repr(asked["model"]) if asked.get("model") else "model"
+    options = [f"{name}={_plain(value)!r}" for name, value in _chosen(asked).items()]
+    if asked.get("domain"):
+        options.append(f"domain=unweave.{asked['domain']}")
+    return f"unweave.identify({', '.join([model, *options, f'seed={found.seed}'])})"
+
+
+def command(found: Identification) -> str | None:
+    """The command line that repeats ``found``; None where the model is not a file or the domain has no option."""
+    asked = found.details.get("asked") or {}
+    if not asked.get("model"):
+        return None
+    words = ["unweave", "identify", asked["model"]]
+    for name, value in _chosen(asked).items():
+        text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        words += [f"--{name.replace('_', '-')}", text]
+    if asked.get("domain"):
+        domain = _domain_words(asked["domain"])
+        if domain is None:
+            return None
+        words += domain
+    return shlex.join([*words, "--seed", str(found.seed)])
+
+
+def _chosen(asked: dict[str, Any]) -> dict[str, Any]:
+    return {name: asked[name] for name, default in _DEFAULTS.items() if asked.get(name, default) != default}
+
+
+def _plain(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _domain_words(domain: str) -> list[str] | None:
+    ball, box = _BALL.fullmatch(domain), _BOX.fullmatch(domain)
+    if ball:
+        return ["--radius", ball[1]]
+    return ["--box", f"{box[1]},{box[2]}"] if box else None

@@ -1,0 +1,134 @@
+"""A result in plain words: what was found, what was verified and what was not, what each warning asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from unweave.errors import Outcome
+from unweave.result import unseen_symmetries
+
+if TYPE_CHECKING:
+    from unweave.result import Identification
+
+_REMEDIES = (
+    ("budget", "Raise budget= (--budget), or leave it out."),
+    ("time limit", "Give the run more time, or the widths with hidden= (--hidden)."),
+    ("log-odds", "Nothing to do: only differences between classes can be seen behind a softmax."),
+    ("probabilit", "Nothing to do: only differences between classes can be seen behind a softmax."),
+    ("float16", "Ask a float32 or float64 copy of the model for more digits."),
+    ("lower precision", "Ask a float64 copy of the model for more digits."),
+    ("computes in", "Ask a float32 or float64 copy of the model for more digits."),
+    ("differ from those given", "Check the widths given with hidden= (--hidden), or leave them out."),
+    ("no kink", "Widen the domain, or name the activation if it is not piecewise linear."),
+    ("opposite units", "Nothing to do: units on one hyperplane are seen only together."),
+    ("linear term", "Nothing to do: the function is right; a skip connection leaves sides of units open."),
+    ("always active", "Widen the domain, so that these units switch inside it."),
+    ("determined", "Ask more queries, or widen the domain to where these units bend."),
+    ("not traced", "Run again with another seed= or a larger budget=."),
+    ("noise", "Average repeated answers, or ask a more exact copy of the model."),
+)
+"""What helps, by a word of the warning; the first that matches counts."""
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A sentence and what to do about it, where there is something."""
+
+    text: str
+    remedy: str = ""
+
+
+def headline(found: Identification) -> str:
+    """The outcome as one sentence."""
+    if found.outcome is Outcome.IDENTIFIED:
+        return "The network behind this model was recovered."
+    if found.outcome is Outcome.PARTLY:
+        return "A network was found, but not all of it is certain."
+    return "The network behind this model was not found."
+
+
+def explanation(found: Identification) -> str:
+    """What stands behind the headline, in one or two sentences."""
+    if found.network is None:
+        return _sentence(found.reason or "No method found a network that reproduces the answers")
+    size = f"{found.network.describe()}, {found.network.num_parameters:,} parameters"
+    c = found.certificate
+    checked = (
+        f"On {c.num_points:,} fresh points, none of them used to find it, it agrees with the model to a "
+        f"relative error of {c.max_relative_error:.1e}."
+        if c is not None and c.num_points
+        else "It was not checked on fresh points."
+    )
+    open_points = "" if found.identified else " " + _sentence(found.reason)
+    return f"It is {size}. {checked}{open_points}"
+
+
+def verified(found: Identification) -> list[str]:
+    """Every check that was made, with its figures."""
+    c = found.certificate
+    if c is None or not c.num_points:
+        return []
+    agrees = "agree" if c.max_relative_error <= c.tolerance else "do not agree"
+    lines = [
+        f"The model and the network {agrees} on {c.num_points:,} fresh points: largest relative error "
+        f"{c.max_relative_error:.1e}, root mean square {c.rms_relative_error:.1e}; allowed {c.tolerance:.1e}.",
+        f"With 95 % confidence the error is larger than that on at most {100 * c.fraction_outside:.1f} % of the "
+        "domain.",
+    ]
+    if c.max_standard_error is not None:
+        lines.append(
+            "The answers determine every unit's parameters to a relative standard error of "
+            f"{c.max_standard_error:.1e} or better."
+            if c.max_standard_error < 1e-2
+            else f"The worst unit is determined to a relative standard error of {c.max_standard_error:.1e} only."
+        )
+    for name, place in (
+        ("points_beside_kinks", "next to the units' kinks"),
+        ("points_at_scales", "near and far"),
+    ):
+        if f"num_{name}" in c.checks:
+            lines.append(
+                f"{c.checks[f'num_{name}']:,.0f} further points {place}: largest error "
+                f"{c.checks[f'max_error_{name}']:.1e}."
+            )
+    if "num_unexplained_kinks" in c.checks:
+        open_kinks, num_lines = c.checks["num_unexplained_kinks"], c.checks["num_fresh_lines"]
+        word = "every kink is" if open_kinks == 0 else f"{open_kinks:.0f} kinks are not"
+        lines.append(f"Along {num_lines:.0f} fresh lines {word} explained by the network.")
+    return lines
+
+
+def not_verified(found: Identification) -> list[str]:
+    """What no check has covered, and what no observer could see."""
+    c = found.certificate
+    if found.network is None or c is None or not c.num_points:
+        lines = ["Nothing was verified: there is no network to check."]
+        if found.network is not None:
+            lines = ["Nothing was verified: no query was left for a check."]
+        return lines
+    lines = [f"Corners of the domain smaller than {100 * c.fraction_outside:.1f} % of it may differ unseen."]
+    domain = (found.details.get("asked") or {}).get("domain")
+    if domain:
+        lines.append(f"Nothing was asked outside {domain}: the network may differ from the model there.")
+    lines.append(f"The network is known up to {unseen_symmetries(found.network)}: no observer can see more.")
+    lines.append("Units without any effect on the answers cannot be seen.")
+    if c.max_standard_error is None:
+        lines.append("How firmly each parameter is determined was not computed for a network of this size.")
+    return lines
+
+
+def remarks(found: Identification) -> list[Remark]:
+    """Every warning and every undetermined part with its remedy."""
+    texts = dict.fromkeys([*found.warnings, *found.undetermined])
+    return [Remark(_sentence(text), _remedy(text)) for text in texts]
+
+
+def _remedy(text: str) -> str:
+    lowered = text.lower()
+    return next((remedy for word, remedy in _REMEDIES if word in lowered), "")
+
+
+def _sentence(text: str) -> str:
+    text = " ".join(text.split()).rstrip(".; ")
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
