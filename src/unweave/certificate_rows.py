@@ -60,7 +60,12 @@ def certify_on_rows(
         max_standard_error=None if units is None else float(np.max(units, initial=0.0)),
         undetermined=() if units is None else name_units(network, units),
         checks=checks,
-        fresh={"answers": y, "outputs": outputs, "errors": errors},
+        fresh={
+            "answers": y,
+            "outputs": outputs,
+            "errors": errors,
+            **({} if units is None else {"deviations": units}),
+        },
         num_needed=NUM_NEEDED,
     )
     return certificate, None if estimate is None else estimate.errors

@@ -7,6 +7,7 @@ no fit has seen, or says what is missing and what would help.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from concurrent.futures import Executor
@@ -91,8 +92,19 @@ def learn(
     with one_thread():
         run = _Run(split, activation, widths, method, noise, seed, progress, engine)
         found = run.learn(mean, covariance)
+    asked = {
+        "call": "learn",
+        "model": os.fspath(x) if isinstance(x, str | os.PathLike) else None,
+        "activation": activation,
+        "hidden": widths,
+        "method": method if isinstance(method, str) else method.name,
+        "noise": noise,
+        "held_out": held_out,
+        "moments": None if mean is None and covariance is None else "given",
+    }
     found = replace(
         found,
+        details={**found.details, "asked": asked},
         seconds=time.monotonic() - began,
         seed=seed,
         model_name=source.name,

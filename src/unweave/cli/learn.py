@@ -24,6 +24,7 @@ def learn(
     out: Path | None = None,
     json: Path | None = None,
     save: Path | None = None,
+    report: Path | None = None,
     quiet: Annotated[bool, Parameter(negative="")] = False,
     debug: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
@@ -56,12 +57,14 @@ def learn(
         Write the verdict as JSON here.
     save
         Write network, certificate and ledger here, in one .safetensors file.
+    report
+        Write the result as one self-contained HTML page here.
     quiet
         Show no progress.
     debug
         Show tracebacks.
     """
-    check_targets(out, json, save)
+    check_targets(out, json, save, report)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.learning import learn as run
@@ -79,6 +82,6 @@ def learn(
             engine=engine,
             progress=progress,
         )
-    write_outputs(found, out, json, save)
+    write_outputs(found, out, json, save, report)
     print(found.verdict())
     return found.outcome.exit_status
