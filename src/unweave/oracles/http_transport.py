@@ -110,7 +110,7 @@ class Transport:
         self._secrets = sorted({s for s in secrets if len(s) >= 4 and s != "Bearer"}, key=len, reverse=True)
         self._client = httpx.Client(
             headers={"Accept": "application/json", **headers},
-            auth=address.user,
+            auth=None if any(name.lower() == "authorization" for name in headers) else address.user,
             timeout=timeout,
             mounts={f"all://{host}": None for host in _LOOPBACK},  # no proxy stands between us and ourselves
         )
