@@ -4,17 +4,24 @@
 they differ by a permutation of hidden units, by flips of units whose activation has a reflection, by positive
 scales of homogeneous units, by shifts of exponential units, or by writing sigmoid as tanh or softplus(b) as
 softplus. ``canonical`` picks one representative of each class.
+
+An *open* network knows its first layers only: ``upper``, what stands above them, is a function or ``UNKNOWN``. Then all
+its layers are hidden, and what a symmetry changes is made good inside ``upper``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from unweave import activations as act
 from unweave.errors import InputError
+
+UNKNOWN = "unknown"
+"""``Network(..., upper=UNKNOWN)``: what stands above the given layers is not known."""
+Upper = Callable[[np.ndarray], np.ndarray] | str | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,13 +31,18 @@ class Network:
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
     activations: tuple[str, ...]
+    upper: Upper = None
+    """What stands above the last layer: nothing (None), a function of its outputs (n, units), or ``UNKNOWN``."""
 
     def __init__(
         self,
         weights: Sequence[np.ndarray],
         biases: Sequence[np.ndarray | None],
         activations: Sequence[str],
+        upper: Upper = None,
     ):
+        if isinstance(upper, str) and upper != UNKNOWN:
+            raise InputError(f"upper={upper!r}: give a function of the units' outputs, or {UNKNOWN!r}")
         if not len(weights) == len(biases) == len(activations) or not len(weights):
             raise InputError(
                 f"a Network needs as many weights as biases and activations, at least one of each; "
@@ -55,9 +67,19 @@ class Network:
         object.__setattr__(self, "weights", matrices)
         object.__setattr__(self, "biases", vectors)
         object.__setattr__(self, "activations", tuple(act.get(a).name for a in activations))
+        object.__setattr__(self, "upper", upper)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Outputs (n, outputs) for inputs (n, inputs)."""
+        h = self.units(x)
+        if isinstance(self.upper, str):
+            raise InputError("what stands above the first layer is not known; units(x) gives its outputs")
+        if self.upper is None:
+            return h
+        return np.asarray(self.upper(h), dtype=np.float64).reshape(len(h), -1)
+
+    def units(self, x: np.ndarray) -> np.ndarray:
+        """Outputs of the last layer given here, below ``upper``."""
         h = np.asarray(x, dtype=np.float64)
         if h.ndim != 2 or h.shape[1] != self.input_size:
             raise InputError(f"expected inputs of shape (n, {self.input_size}), got {h.shape}")
@@ -70,7 +92,10 @@ class Network:
 
     def describe(self) -> str:
         """The architecture on one line: ``10-16-8-1 tanh``; different activations are listed in order."""
-        kinds = list(dict.fromkeys(self.activations[:-1])) or ["linear"]
+        kinds = list(dict.fromkeys(self.hidden_activations)) or ["linear"]
+        if self.is_open:
+            rest = "the rest unknown" if self.upper == UNKNOWN else "the rest a function"
+            return f"{'-'.join(map(str, (self.input_size, *self.hidden)))} {'/'.join(kinds)}, {rest}"
         last = "" if self.activations[-1] == "identity" else f", {self.activations[-1]} outputs"
         sizes = (self.input_size, *self.hidden, self.output_size)
         return f"{'-'.join(map(str, sizes))} {'/'.join(kinds)}{last}"
@@ -81,12 +106,27 @@ class Network:
 
     @property
     def output_size(self) -> int:
-        return self.weights[-1].shape[0]
+        return (
+            self.weights[-1].shape[0] if not self.is_open else self(np.zeros((1, self.input_size))).shape[1]
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something stands above the layers given here."""
+        return self.upper is not None
 
     @property
     def hidden(self) -> tuple[int, ...]:
         """Widths of the hidden layers."""
-        return tuple(len(w) for w in self.weights[:-1])
+        return tuple(len(w) for w in self.weights[: self._num_hidden])
+
+    @property
+    def hidden_activations(self) -> tuple[str, ...]:
+        return self.activations[: self._num_hidden]
+
+    @property
+    def _num_hidden(self) -> int:
+        return len(self.weights) - (not self.is_open)
 
     @property
     def num_layers(self) -> int:
@@ -112,14 +152,23 @@ class Network:
             start += block.size
         if start != len(parameters):
             raise InputError(f"expected {start} parameters, got {len(parameters)}")
-        return Network(weights, biases, self.activations)
+        return Network(weights, biases, self.activations, self.upper)
+
+    def first_layer(self) -> Network:
+        """The first layer alone, with what stands above it left unknown."""
+        if not self._num_hidden:
+            raise InputError("a network without hidden layers has no first layer apart from its outputs")
+        return Network(self.weights[:1], self.biases[:1], self.activations[:1], UNKNOWN)
 
     def permuted(self, layer: int, order: Sequence[int] | np.ndarray) -> Network:
         """The same function with the units of hidden ``layer`` in another order."""
         weights, biases = self._copies()
         weights[layer], biases[layer] = weights[layer][order], biases[layer][order]
+        if layer == self.num_layers - 1 and self.is_open:
+            back = np.argsort(order)
+            return Network(weights, biases, self.activations, _below(self.upper, lambda h: h[:, back]))
         weights[layer + 1] = weights[layer + 1][:, order]
-        return Network(weights, biases, self.activations)
+        return Network(weights, biases, self.activations, self.upper)
 
     def flipped(self, layer: int, units: np.ndarray) -> Network:
         """The same function with the chosen units (booleans) of hidden ``layer`` reflected.
@@ -136,6 +185,17 @@ class Network:
             raise InputError(f"units of activation {activation.name!r} have no reflection")
         sign, constant, linear = activation.reflection
         weights, biases = self._copies()
+        if layer == self.num_layers - 1 and self.is_open:
+            if linear:
+                raise InputError(
+                    f"flipping {activation.name} units leaves a linear term in the inputs behind"
+                )
+            weights[layer][units] *= -1
+            biases[layer][units] *= -1
+            factors, terms = np.where(units, sign, 1.0), np.where(units, constant, 0.0)
+            return Network(
+                weights, biases, self.activations, _below(self.upper, lambda h: factors * h + terms)
+            )
         outgoing = weights[layer + 1][:, units]
         rows, offsets = weights[layer][units], biases[layer][units]
         left_over = linear * outgoing @ rows
@@ -149,7 +209,7 @@ class Network:
         weights[layer + 1][:, units] = sign * outgoing
         weights[layer][units] *= -1
         biases[layer][units] *= -1
-        return Network(weights, biases, self.activations)
+        return Network(weights, biases, self.activations, self.upper)
 
     def rescaled(self, layer: int, factors: np.ndarray) -> Network:
         """The same function with homogeneous units of hidden ``layer`` multiplied by positive ``factors``."""
@@ -160,8 +220,11 @@ class Network:
         weights, biases = self._copies()
         weights[layer] *= factors[:, None]
         biases[layer] *= factors
-        weights[layer + 1] /= factors**activation.degree
-        return Network(weights, biases, self.activations)
+        gains = factors**activation.degree
+        if layer == self.num_layers - 1 and self.is_open:
+            return Network(weights, biases, self.activations, _below(self.upper, lambda h: h / gains))
+        weights[layer + 1] /= gains
+        return Network(weights, biases, self.activations, self.upper)
 
     def normalised(self) -> Network:
         """Continuous symmetries removed.
@@ -170,28 +233,35 @@ class Network:
         units no bias.
         """
         weights, biases = self._copies()
-        names = list(self.activations)
-        for i in range(self.num_layers - 1):
+        names, upper = list(self.activations), self.upper
+        for i in range(self._num_hidden):
+            scales, shifts = np.ones(len(weights[i])), np.zeros(len(weights[i]))
             if names[i] == "sigmoid":  # sigmoid(z) = (1 + tanh(z/2)) / 2
                 names[i] = "tanh"
                 weights[i], biases[i] = weights[i] / 2, biases[i] / 2
-                biases[i + 1] = biases[i + 1] + weights[i + 1].sum(axis=1) / 2
-                weights[i + 1] = weights[i + 1] / 2
+                scales, shifts = scales / 2, shifts + 0.5
             if names[i].startswith("softplus("):  # softplus_b(z) = softplus(b z) / b
                 sharpness = float(names[i].removeprefix("softplus(").removesuffix(")"))
                 names[i] = "softplus"
                 weights[i], biases[i] = weights[i] * sharpness, biases[i] * sharpness
-                weights[i + 1] = weights[i + 1] / sharpness
+                scales = scales / sharpness
             degree = act.get(names[i]).degree
             if degree is not None:
                 norms = np.linalg.norm(weights[i], axis=1)
                 norms = np.where(norms > 0, norms, 1.0)
                 weights[i], biases[i] = weights[i] / norms[:, None], biases[i] / norms
-                weights[i + 1] = weights[i + 1] * norms**degree
+                scales = scales * norms**degree
             if names[i] == "exp":
-                weights[i + 1] = weights[i + 1] * np.exp(biases[i])
+                scales = scales * np.exp(biases[i])
                 biases[i] = np.zeros_like(biases[i])
-        return Network(weights, biases, names)
+            # The layer above now sees h with scales * h + shifts the former outputs.
+            if i < self.num_layers - 1:
+                if shifts.any():
+                    biases[i + 1] = biases[i + 1] + weights[i + 1] @ shifts
+                weights[i + 1] = weights[i + 1] * scales
+            else:
+                upper = _below(upper, lambda h, scales=scales, shifts=shifts: scales * h + shifts)
+        return Network(weights, biases, names, upper)
 
     def as_sigmoid(self) -> Network:
         """The same function with every tanh layer written with sigmoids: ``tanh(z) = 2 sigmoid(2z) - 1``."""
@@ -203,12 +273,12 @@ class Network:
                 weights[i], biases[i] = 2 * weights[i], 2 * biases[i]
                 biases[i + 1] = biases[i + 1] - weights[i + 1].sum(axis=1)
                 weights[i + 1] = 2 * weights[i + 1]
-        return Network(weights, biases, names)
+        return Network(weights, biases, names, self.upper)
 
     def canonical(self) -> Network:
         """One representative of all parameter sets that describe this function through these symmetries."""
         network = self.normalised()
-        for layer in range(network.num_layers - 1):
+        for layer in range(network._num_hidden):
             rows = network.weights[layer]
             if act.get(network.activations[layer]).flips:
                 sizes = np.abs(rows)
@@ -224,3 +294,8 @@ class Network:
 
     def _copies(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         return [w.copy() for w in self.weights], [b.copy() for b in self.biases]
+
+
+def _below(upper: Upper, change: Callable[[np.ndarray], np.ndarray]) -> Upper:
+    """``upper`` after ``change`` of its inputs; the unknown stays unknown."""
+    return (lambda h: upper(change(h))) if callable(upper) else upper

@@ -58,8 +58,7 @@ def label_moments(chunks: Iterable[tuple[np.ndarray, np.ndarray]], input_size: i
 def num_directions(moments: HermiteMoments) -> tuple[int, float]:
     """How many eigenvalues of T_2 stand above what sampling alone would show, and the level of that noise."""
     values = np.linalg.eigvalsh(moments.tensor(2))
-    d = moments.input_size
-    noise = float(np.sqrt(moments.squares[0] / moments.count / moments.count) * 2 * np.sqrt(d))
+    noise = 2 * float(np.sqrt(moments.input_size * moments.num_used)) / moments.count
     return int(np.sum(values > 1.5 * noise)), noise
 
 
