@@ -42,13 +42,14 @@ class Ledger:
         """New queries that all runs together may still pay for; infinite without a budget."""
         return self.left - self.overhead - self.waiting
 
-    def charge(self, stage: str, num_queries: int, num_replayed: int = 0) -> None:
+    def charge(self, stage: str, num_queries: int, num_replayed: int = 0, *, opening: bool = False) -> None:
         """Record ``num_queries`` about to be asked, or raise ``BudgetSpent`` and record nothing.
 
         Answers replayed from a journal count as in the run that paid for them, so that a repeated run comes to
-        the same decisions, and all runs together stay within the budget.
+        the same decisions, and all runs together stay within the budget. Only the ``opening`` questions, which
+        tell the sizes of the model, are asked anew by every run.
         """
-        num_new = num_queries - num_replayed
+        num_new = 0 if opening else num_queries - num_replayed
         if num_queries > self.left or num_new > max(self.unpaid, 0):
             left = int(max(min(self.left, self.unpaid + num_replayed), 0))
             raise BudgetSpent(

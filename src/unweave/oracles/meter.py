@@ -135,7 +135,7 @@ class Meter:
             if earlier:
                 self.ledger.charge_overhead("earlier runs", earlier, earlier)
         if num_probes:
-            self.ledger.charge("shape", num_probes)
+            self.ledger.charge("shape", num_probes, opening=True)
 
     def check_replayed(self, noise: float, scale: float) -> None:
         """Ask a few of the replayed questions again: has the model changed since their answers were stored?
