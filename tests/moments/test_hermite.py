@@ -106,12 +106,18 @@ def test_the_residual_pass_has_less_error():
     assert twice < once / 3
 
 
-def test_the_expected_error_is_about_right():
-    x, y = rows(20_000, 5)
-    moments = HermiteMoments(5).update(x, y - y.mean())
-    halves = [HermiteMoments(5).update(x[i::2], (y - y.mean())[i::2]) for i in range(2)]
-    seen = np.linalg.norm(halves[0].tensor(4) - halves[1].tensor(4)) / 2
-    assert 0.3 * seen < float(moments.expected_error(4)[0]) < 3 * seen
+@pytest.mark.parametrize("baseline", [0.0, 0.5])
+def test_the_expected_error_is_that_of_the_average(baseline):
+    x, y = rows(4000, 3)
+    moments = HermiteMoments(3, baseline=baseline).update(x, y)
+    for k in range(5):
+        norms = np.zeros(len(x))
+        for entry in itertools.product(range(3), repeat=k):
+            factors = [hermeval(x[:, i], np.eye(9)[entry.count(i)]) for i in range(3)]
+            norms += np.prod(factors, axis=0) ** 2
+        mean = moments.tensor(k) - (baseline if k == 0 else 0.0)
+        spread = np.mean((y - baseline) ** 2 * norms) - np.sum(mean**2)
+        assert float(moments.expected_error(k)[0]) == pytest.approx(np.sqrt(spread / 4000), rel=1e-10)
 
 
 def test_refusals_name_the_remedy():

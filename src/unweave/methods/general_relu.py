@@ -43,6 +43,7 @@ from unweave.moments.risk import HermiteRisk
 from unweave.network import Network
 from unweave.refine.levenberg_marquardt import Settings
 
+RISK_ORDERS = (2, 3, 4, 5)
 MOST_JACOBIAN_NUMBERS = 60_000_000
 """Larger Jacobians of the truncated risk are not formed; the directions are then left as found."""
 
@@ -155,9 +156,10 @@ def _search(
     num_starts: int,
     rng: np.random.Generator,
 ) -> tuple[Directions, ReluUnits]:
-    """The set of directions that the truncated risk likes best, and its units."""
-    risk = HermiteRisk(tensors, size, tuple(range(2, min(len(tensors), 6))))
-    best: tuple[float, Directions, ReluUnits] | None = None
+    """The directions and units that explain the tensors; of several the fewest, then the least truncated risk."""
+    risk = HermiteRisk(tensors, size, RISK_ORDERS[: len(tensors) - 2])
+    allowed = _explained(tensors, size, noises)
+    best: tuple[tuple[bool, int, float], Directions, ReluUnits] | None = None
     for directions in _candidates(tensors, size, split, num_units, noises, num_starts, rng):
         units = _bounded(_scalars(tensors, directions.vectors, noises))
         num_numbers = sum(len(tensors[k]) for k in risk.orders) * len(units) * (size + 2)
@@ -166,9 +168,10 @@ def _search(
             settings = Settings(target=target, max_steps=60, stall_steps=0, patience=3, stationary_gain=1e-3)
             units = _bounded(risk.minimise(units, settings)[0])
         value = risk.value(units)
-        if best is None or value < best[0]:
-            best = value, directions, units
-        if noises is None and value < 1e-24 * _whole(tensors, size):
+        merit = value > allowed, len(units), value
+        if best is None or merit < best[0]:
+            best = merit, directions, units
+        if noises is None and value <= 1e-6 * allowed:
             break
     assert best is not None
     return best[1], best[2]
@@ -183,21 +186,24 @@ def _candidates(
     num_starts: int,
     rng: np.random.Generator,
 ) -> Iterator[Directions]:
-    """Jennrich's directions where it applies, then those of spans from other starts."""
+    """Directions by several ways, at most ``num_starts`` of them; a count that was read off is also raised."""
     same = 1e-3 if noises is None else 0.3
-    few = num_units is None or num_units <= size
-    for attempt in range(num_starts):
-        if attempt == 0 and split == 1 and few:
-            yield stated_directions(
-                tensors, size, rng, split=1, num_units=num_units, noises=noises, same=same
-            )
+    # orders 5 and 6 are noisier than they are worth, unless exact
+    low = tensors if noises is None else tensors[:5]
+    first = span_directions(low, size, rng, num_units=num_units, noises=noises)
+    count = len(first) if num_units is None else num_units
+    yield first
+    for attempt in range(1, num_starts):
+        if attempt == 1 and count <= size:
+            yield stated_directions(tensors, size, rng, num_units=num_units, noises=noises, same=same)
         elif attempt == 1 and split > 1 and len(tensors) > 2 * split + 2:
             # beyond d(d-1)/2 units the span holds other rank-one matrices; orders 5 and 6 still tell
             yield stated_directions(
                 tensors, size, rng, split=split, num_units=num_units, noises=noises, same=same
             )
         else:
-            yield span_directions(tensors, size, rng, num_units=num_units, noises=noises)
+            count += num_units is None
+            yield span_directions(low, size, rng, num_units=count, noises=noises)
 
 
 def _scalars(
@@ -222,10 +228,18 @@ def _sign_error(tensors: Sequence[np.ndarray], noises: Sequence[float] | None) -
     return 2.0 * float(noises[1]) / whole
 
 
+def _explained(tensors: Sequence[np.ndarray], size: int, noises: Sequence[float] | None) -> float:
+    """The truncated risk that the errors of the tensors account for."""
+    orders = RISK_ORDERS[: len(tensors) - 2]
+    if noises is not None:
+        return 2 * sum(noises[k] ** 2 / factorial(k) for k in orders)
+    return 1e-18 * _whole(tensors, size)
+
+
 def _whole(tensors: Sequence[np.ndarray], size: int) -> float:
-    return sum(
-        float(frobenius(tensors[k], size, k)) ** 2 / factorial(k) for k in range(2, min(len(tensors), 6))
-    )
+    """The truncated risk of no network at all."""
+    orders = RISK_ORDERS[: len(tensors) - 2]
+    return sum(float(frobenius(tensors[k], size, k)) ** 2 / factorial(k) for k in orders)
 
 
 def _judge(
@@ -241,7 +255,7 @@ def _judge(
     for k, tensor in enumerate(tensors):
         away = float(frobenius(population_tensor(units, k) - tensor, size, k))
         residuals.append(away / max(float(frobenius(tensor, size, k)), 1e-300))
-        risk += away**2 / factorial(k) if 2 <= k < 6 else 0.0
+        risk += away**2 / factorial(k) if k in RISK_ORDERS else 0.0
     guarantees = Guarantees(
         least_khatri_rao=least_khatri_rao(units.directions, split),
         gap=directions.gap,
@@ -249,16 +263,12 @@ def _judge(
         largest_bias=float(np.max(np.abs(units.biases), initial=0.0)),
         residuals=tuple(residuals),
     )
-    whole = max(_whole(tensors, size), 1e-300)
-    expected = 1e-18 * whole
-    if noises is not None:
-        expected = 2 * sum(noises[k] ** 2 / factorial(k) for k in range(2, min(len(tensors), 6)))
     return MomentRecovery(
         units,
         signed.determined,
         signed.num_patterns,
-        risk / whole,
-        risk <= expected,
+        risk / max(_whole(tensors, size), 1e-300),
+        risk <= _explained(tensors, size, noises),
         guarantees,
         directions,
     )

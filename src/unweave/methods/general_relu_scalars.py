@@ -131,7 +131,10 @@ def _solve(vectors: np.ndarray, target: np.ndarray, error: float) -> tuple[np.nd
     for widen in (1.0, 8.0, 64.0):
         found = solve_signs(vectors, target, widen * error)
         if found.signs is not None:
-            return found.signs, found.determined & found.complete, found.num_solutions
+            # a pattern that fits by luck is given away by others that fit a little worse
+            wider = solve_signs(vectors, target, 4 * widen * error)
+            determined = found.determined & wider.determined & found.complete & wider.complete
+            return found.signs, determined, wider.num_solutions
     return guess, np.zeros(m, dtype=bool), 0
 
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from math import factorial
+from math import comb, factorial
 
 import numpy as np
+from numpy.polynomial.hermite_e import herme2poly
 
-from unweave.algebra.symmetric import multi_indices, packed_length, positions, unpack
+from unweave.algebra.symmetric import multi_indices, multiplicities, packed_length, positions, unpack
 from unweave.errors import InputError
 from unweave.moments.power_sums import PowerSums
 
@@ -82,8 +83,8 @@ class HermiteMoments:
         """Rows that entered the products."""
         self.sums = np.zeros((num_outputs, packed_length(input_size + 1, order)))
         """Packed ``sum y (1, x)^order``."""
-        self.squares = np.zeros(num_outputs)
-        """``sum (y - baseline)^2``."""
+        self.squares = np.zeros((num_outputs, order + 1))
+        """``sum (y - baseline)^2 |x|^{2j}`` for j up to the order: what the errors are estimated from."""
 
     def update(self, x: np.ndarray, y: np.ndarray) -> HermiteMoments:
         """Add rows x (n, d) with answers y (n,) or (n, num_outputs)."""
@@ -101,7 +102,8 @@ class HermiteMoments:
             self.count -= len(y)
             raise InputError("x or y holds NaN or infinite values; leave those rows out")
         self.sums += added
-        self.squares += np.sum(rest**2, axis=0)
+        norms = np.einsum("ni,ni->n", x, x)
+        self.squares += (rest**2).T @ np.vander(norms, self.order + 1, increasing=True)
         self.num_used += len(used)
         return self
 
@@ -137,9 +139,14 @@ class HermiteMoments:
         return tuple(self.packed(k) for k in range(self.order + 1))
 
     def expected_error(self, k: int) -> np.ndarray:
-        """About how large ``|T_k - E T_k|_F`` is: ``sqrt(mean rest^2 E|He_k|_F^2 / count)``, (num_outputs,)."""
-        spread = factorial(k) * packed_length(self.input_size, k)
-        return np.sqrt(self.squares / self.count * spread / self.count)
+        """The standard error of T_k in the Frobenius norm, (num_outputs,), the baseline taken as given.
+
+        ``|He_k(x)|_F^2`` is a polynomial in ``|x|^2``, so the variance of the average is estimated without bias.
+        """
+        tensor = np.atleast_2d(self.packed(k)) - self._baseline_tensor(k)
+        second = self.squares[:, : k + 1] @ hermite_norm(self.input_size, k) / self.count
+        spread = second - np.sum(multiplicities(self.input_size, k) * tensor**2, axis=1)
+        return np.sqrt(np.maximum(spread, 0.0) / self.count)
 
     def _checked(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         x, y = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
@@ -193,6 +200,28 @@ def _pairings(places: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:
         later = tuple(p for p in places if p > first and p != second)
         found += [((first, second), *rest) for rest in _pairings(later)]
     return found
+
+
+@lru_cache(maxsize=64)
+def hermite_norm(size: int, k: int) -> np.ndarray:
+    """Coefficients (k + 1,) of ``|He_k(x)|_F^2`` as a polynomial in ``|x|^2``.
+
+    Turned so that x lies on the first axis: a of the k places hold the first index, and the others give
+    ``|He_{k-a}(0)|_F^2`` over the remaining axes, whose generating function is ``(1 - t^2)^(-(size-1)/2)``.
+    """
+    total = np.zeros(k + 1)
+    for a in range(k % 2, k + 1, 2):
+        squared = _squared_hermite(a)
+        pairs = (k - a) // 2
+        rest = factorial(k - a) * np.prod([((size - 1) / 2 + j) / (j + 1) for j in range(pairs)])
+        total[: a + 1] += comb(k, a) * rest * squared
+    return total
+
+
+def _squared_hermite(a: int) -> np.ndarray:
+    """Coefficients (a + 1,) of ``He_a(r)^2`` in powers of ``r^2``."""
+    plain = herme2poly(np.eye(a + 1)[a])
+    return np.convolve(plain, plain)[::2]
 
 
 @lru_cache(maxsize=64)
