@@ -171,26 +171,3 @@ def test_a_damaged_record_is_refused(tmp_path):
         save_tensors(tmp_path / "r.safetensors", {}, {"identification": record})
         with pytest.raises(InputError, match="damaged"):
             load(tmp_path / "r.safetensors")
-
-
-def test_the_report_is_one_page_with_everything_escaped(tmp_path):
-    from html.parser import HTMLParser
-
-    result = _result(
-        model_name="<script>alert(1)</script>",
-        warnings=("a <b> & c",),
-        undetermined=("unit <3>",),
-        ledger=Ledger(None, {"<i>circle": 7}),
-    )
-    page = result.report(tmp_path / "r.html").read_text()
-    tags = []
-    parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attributes: tags.append(tag)
-    parser.feed(page)
-    assert not {"script", "b", "i", "link", "img"} & set(tags)
-    assert "&lt;script&gt;" in page
-    assert "a &lt;b&gt; &amp; c" in page
-    assert "http" not in page
-    _result(network=None, outcome=Outcome.NOT_IDENTIFIED, reason="x").report(tmp_path / "n.html")
-    with pytest.raises(ExportError, match="does not exist"):
-        result.report(tmp_path / "nowhere" / "r.html")

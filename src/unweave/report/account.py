@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from unweave.errors import InputError
-from unweave.report.canvas import BLUE, MUTED, TEAL, add_axes, in_house_style, new_figure
+from unweave.report.canvas import BLUE, MUTED, TEAL, add_axes, in_house_style, new_figure, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,9 @@ def ledger(found: Identification) -> Figure:
         raise InputError("no query was asked: there is no ledger to draw")
     total, budget = found.ledger.total, found.ledger.budget
     limit = f"of {budget:,} allowed" if budget is not None else "no budget was set"
-    title = f"{total:,} queries, {limit}"
+    title = f"{total:,} rows" if found.ledger.unit == "rows" else f"{total:,} queries, {limit}"
+    if found.ledger.replayed:
+        title += f"; {found.ledger.replayed:,} from a journal"
     return _draw_bars(counts, title, BLUE, lambda count: f"{count:,.0f}")
 
 
@@ -69,7 +71,7 @@ def _draw_bars(values: Mapping[str, float], title: str, tint: str, label) -> Fig
     axes.barh(places, [value for _, value in rows], height=0.62, color=tint)
     for place, (_, value) in zip(places, rows, strict=True):
         axes.text(value + 0.015 * largest, place, label(value), va="center", fontsize=9, color=MUTED)
-    axes.set_yticks(places, [name if len(name) < 25 else name[:23] + "…" for name, _ in rows])
+    axes.set_yticks(places, [short(name) for name, _ in rows])
     axes.set_xticks([])
     axes.spines[["bottom", "left"]].set_visible(False)
     axes.tick_params(length=0)

@@ -118,6 +118,12 @@ def set_whole_ticks(axes: Axes) -> None:
     axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
 
 
+def short(text: str, most: int = 24) -> str:
+    """A label that leaves room for what it labels, on one line."""
+    text = " ".join(text.split())
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
 def power(value: float) -> str:
     """A power of ten as a short label: 0.01, 1, 1e-12."""
     exponent = round(np.log10(value))

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
     from unweave.comparison import Comparison
     from unweave.result import Identification
 
-MOST_REMARKS = 30
+MOST_REMARKS = 12
+"""Warnings of one kind that are written out."""
 _NUMBER = re.compile(r"[\d.,]*\de[+-]\d+")
 """Numbers that a line must not break at their minus sign."""
 _TONES = {Outcome.IDENTIFIED: "identified", Outcome.PARTLY: "partly", Outcome.NOT_IDENTIFIED: "not"}
 _CAPTIONS = {
-    "outputs": "Left: each fresh answer of the model against the network's output. Right: the share of fresh points "
+    "outputs": "Left: each fresh answer of the model against the network's output. Right: the share of these points "
     "whose relative error is below each size; the dashed line is what the accuracy of the answers allows.",
     "network": "Lines are weights: orange positive, blue negative, wider for larger; faint ones are left out.",
     "weights": "Rows are units, columns their inputs, the column apart their biases; weights and biases each in units "
@@ -45,7 +46,7 @@ _CAPTIONS = {
     "answers; a student may be wider than the network, surplus units are removed afterwards.",
     "units": "How firmly the answers determine each unit, layer by layer: the standard error of its parameters "
     "relative to the largest of them.",
-    "ledger": "Queries by stage, in the order the stages began.",
+    "ledger": "What each stage used, in the order the stages began.",
     "timings": "Wall time by stage.",
 }
 
@@ -78,7 +79,6 @@ def render_page(found: Identification, reference: Any = None) -> str:
     )
     template = environment.from_string(files.joinpath("page.html").read_text(encoding="utf-8"))
     comparison = _compare(found, reference)
-    remarks = words.remarks(found)
     name = found.model_name or "a model"
     return template.render(
         title=f"{found.outcome}: {name}",
@@ -91,8 +91,9 @@ def render_page(found: Identification, reference: Any = None) -> str:
         facts=_facts(found),
         verified=words.verified(found),
         not_verified=words.not_verified(found),
-        remarks=remarks[:MOST_REMARKS],
-        num_more_remarks=max(0, len(remarks) - MOST_REMARKS),
+        verified_all=found.certificate is not None and found.certificate.agrees,
+        remarks=words.remarks(found),
+        most_remarks=MOST_REMARKS,
         layers=_layers(found),
         comparison=None if comparison is None else _beside(comparison),
         figures=_figures(found, reference if comparison is not None else None, Markup),
@@ -150,10 +151,13 @@ def _facts(found: Identification) -> list[tuple[str, str]]:
     total, budget = found.ledger.total, found.ledger.budget
     if total:
         each = f" ({total / found.num_parameters:.1f} a parameter)" if found.num_parameters else ""
-        facts.append(("queries", f"{total:,}{each}" if budget is None else f"{total:,} of {budget:,}{each}"))
+        facts.append(
+            (found.ledger.unit, f"{total:,}{each}" if budget is None else f"{total:,} of {budget:,}{each}")
+        )
     c = found.certificate
     if c is not None and c.num_points:
-        facts.append(("largest fresh error", f"{c.max_relative_error:.1e} on {c.num_points:,} points"))
+        where = "rows" if found.ledger.unit == "rows" else "points"
+        facts.append(("largest fresh error", f"{c.max_relative_error:.1e} on {c.num_points:,} {where}"))
     if found.precision is not None:
         facts.append(("the answers are", found.precision.kind))
     if found.method:

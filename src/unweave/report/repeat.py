@@ -9,27 +9,38 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unweave.result import Identification
 
-_DEFAULTS = {"activation": "auto", "hidden": None, "budget": None, "method": "auto", "input_size": None}
+_DEFAULTS = {
+    "activation": "auto",
+    "hidden": None,
+    "budget": None,
+    "method": "auto",
+    "input_size": None,
+    "noise": None,
+    "held_out": None,
+}
 _BALL = re.compile(r"Ball\(radius=([\d.e+-]+), centre=None\)")
 _BOX = re.compile(r"Box\(low=([\d.e+-]+), high=([\d.e+-]+)\)")
 
 
 def python_call(found: Identification) -> str:
-    """The call of ``unweave.identify`` that repeats ``found``; ``model`` stands for what is not a file."""
+    """The call that repeats ``found``; ``model``, or ``x, y``, stands for what is not a file."""
     asked = found.details.get("asked") or {}
-    model = repr(asked["model"]) if asked.get("model") else "model"
+    call = asked.get("call", "identify")
+    model = repr(asked["model"]) if asked.get("model") else "x, y" if call == "learn" else "model"
     options = [f"{name}={_plain(value)!r}" for name, value in _chosen(asked).items()]
     if asked.get("domain"):
         options.append(f"domain=unweave.{asked['domain']}")
-    return f"unweave.identify({', '.join([model, *options, f'seed={found.seed}'])})"
+    if asked.get("moments"):
+        options += ["mean=mean", "covariance=covariance"]
+    return f"unweave.{call}({', '.join([model, *options, f'seed={found.seed}'])})"
 
 
 def command(found: Identification) -> str | None:
-    """The command line that repeats ``found``; None where the model is not a file or the domain has no option."""
+    """The command line that repeats ``found``; None where the model is not a file or an option is missing."""
     asked = found.details.get("asked") or {}
-    if not asked.get("model"):
+    if not asked.get("model") or asked.get("moments"):
         return None
-    words = ["unweave", "identify", asked["model"]]
+    words = ["unweave", asked.get("call", "identify"), asked["model"]]
     for name, value in _chosen(asked).items():
         text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
         words += [f"--{name.replace('_', '-')}", text]

@@ -20,6 +20,7 @@ from unweave.report.canvas import (
     positive,
     set_log_scale,
     set_whole_ticks,
+    short,
 )
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ class Spectrum:
 
     @property
     def title(self) -> str:
-        return _TITLES.get(self.name, self.name.removesuffix("_spectrum").replace("_", " ").capitalize())
+        name = self.name.removesuffix("_spectrum").replace("_", " ").capitalize()
+        return _TITLES.get(self.name, short(name, 40))
 
     @property
     def gap(self) -> float | None:
@@ -170,7 +172,7 @@ def residuals(found: Identification, most: int = 12) -> Figure:
     for chosen, tint in ((exact, TEAL), (~exact, MUTED)):
         axes.plot(values[chosen], places[chosen], "o", color=tint, markersize=5, markeredgewidth=0)
     set_log_scale(axes, "x", np.append(values, 1.0))
-    axes.set_yticks(places, [attempt.name for attempt in shown])
+    axes.set_yticks(places, [short(attempt.name) for attempt in shown])
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_xlabel("relative residual")
     return figure

@@ -11,6 +11,7 @@ from unweave.result import unseen_symmetries
 if TYPE_CHECKING:
     from unweave.result import Identification
 
+_ASK_MORE = "Ask more queries, or widen the domain to where these units bend."
 _REMEDIES = (
     ("budget", "Raise budget= (--budget), or leave it out."),
     ("time limit", "Give the run more time, or the widths with hidden= (--hidden)."),
@@ -24,7 +25,7 @@ _REMEDIES = (
     ("opposite units", "Nothing to do: units on one hyperplane are seen only together."),
     ("linear term", "Nothing to do: the function is right; a skip connection leaves sides of units open."),
     ("always active", "Widen the domain, so that these units switch inside it."),
-    ("determined", "Ask more queries, or widen the domain to where these units bend."),
+    ("determined", _ASK_MORE),
     ("not traced", "Run again with another seed= or a larger budget=."),
     ("noise", "Average repeated answers, or ask a more exact copy of the model."),
 )
@@ -33,19 +34,24 @@ _REMEDIES = (
 
 @dataclass(frozen=True)
 class Remark:
-    """A sentence and what to do about it, where there is something."""
+    """Sentences that share a remedy; it is empty where nothing is to be done, or the sentence says it."""
 
-    text: str
+    texts: tuple[str, ...]
     remedy: str = ""
+
+
+def points_word(found: Identification) -> str:
+    """What the certificate compared on: fresh points asked of a model, or rows held out of a data set."""
+    return "held-out rows" if found.ledger.unit == "rows" else "fresh points"
 
 
 def headline(found: Identification) -> str:
     """The outcome as one sentence."""
     if found.outcome is Outcome.IDENTIFIED:
-        return "The network behind this model was recovered."
+        return f"The network behind {_subject(found)} was recovered."
     if found.outcome is Outcome.PARTLY:
         return "A network was found, but not all of it is certain."
-    return "The network behind this model was not found."
+    return f"The network behind {_subject(found)} was not found."
 
 
 def explanation(found: Identification) -> str:
@@ -55,10 +61,10 @@ def explanation(found: Identification) -> str:
     size = f"{found.network.describe()}, {found.network.num_parameters:,} parameters"
     c = found.certificate
     checked = (
-        f"On {c.num_points:,} fresh points, none of them used to find it, it agrees with the model to a "
-        f"relative error of {c.max_relative_error:.1e}."
+        f"On {c.num_points:,} {points_word(found)}, none of them used to find it, it agrees to a relative error of "
+        f"{c.max_relative_error:.1e}."
         if c is not None and c.num_points
-        else "It was not checked on fresh points."
+        else f"It was not checked on {points_word(found)}."
     )
     open_points = "" if found.identified else " " + _sentence(found.reason)
     return f"It is {size}. {checked}{open_points}"
@@ -69,13 +75,18 @@ def verified(found: Identification) -> list[str]:
     c = found.certificate
     if c is None or not c.num_points:
         return []
-    agrees = "agree" if c.max_relative_error <= c.tolerance else "do not agree"
+    agrees = "agree" if c.agrees else "do not agree well enough"
+    rows = found.ledger.unit == "rows"
     lines = [
-        f"The model and the network {agrees} on {c.num_points:,} fresh points: largest relative error "
-        f"{c.max_relative_error:.1e}, root mean square {c.rms_relative_error:.1e}; allowed {c.tolerance:.1e}.",
+        f"The {'answers' if rows else 'model'} and the network {agrees} on {c.num_points:,} {points_word(found)}: "
+        f"largest relative error {c.max_relative_error:.1e}, root mean square {c.rms_relative_error:.1e}; allowed "
+        f"{c.tolerance:.1e}.",
         f"With 95 % confidence the error is larger than that on at most {100 * c.fraction_outside:.1f} % of the "
-        "domain.",
+        f"{'distribution the rows come from' if rows else 'domain'}.",
     ]
+    if "held_out_noise_ratio" in c.checks:
+        ratio = c.checks["held_out_noise_ratio"]
+        lines.append(f"The errors on the held-out rows are {ratio:.2f} times the stated noise of one answer.")
     if c.max_standard_error is not None:
         lines.append(
             "The answers determine every unit's parameters to a relative standard error of "
@@ -103,11 +114,14 @@ def not_verified(found: Identification) -> list[str]:
     """What no check has covered, and what no observer could see."""
     c = found.certificate
     if found.network is None or c is None or not c.num_points:
-        lines = ["Nothing was verified: there is no network to check."]
-        if found.network is not None:
-            lines = ["Nothing was verified: no query was left for a check."]
-        return lines
-    lines = [f"Corners of the domain smaller than {100 * c.fraction_outside:.1f} % of it may differ unseen."]
+        if found.network is None:
+            tried = c is not None and c.num_points
+            why = "the network that was tried was refused" if tried else "there is no network to check"
+            return [f"Nothing about the model is verified: {why}."]
+        return [f"Nothing was verified: no {points_word(found)} were left for a check."]
+    lines = [f"Corners smaller than {100 * c.fraction_outside:.1f} % of the domain may differ unseen."]
+    if found.ledger.unit == "rows":
+        lines = ["Where the rows have no points the network may differ from the model."]
     domain = (found.details.get("asked") or {}).get("domain")
     if domain:
         lines.append(f"Nothing was asked outside {domain}: the network may differ from the model there.")
@@ -120,13 +134,24 @@ def not_verified(found: Identification) -> list[str]:
 
 def remarks(found: Identification) -> list[Remark]:
     """Every warning and every undetermined part with its remedy."""
-    texts = dict.fromkeys([*found.warnings, *found.undetermined])
-    return [Remark(_sentence(text), _remedy(text)) for text in texts]
+    groups: dict[str, list[str]] = {}
+    for text in dict.fromkeys([*found.warnings, *found.undetermined]):
+        groups.setdefault(_remedy(text, found.ledger.unit), []).append(_sentence(text))
+    return [Remark(tuple(texts), remedy) for remedy, texts in groups.items()]
 
 
-def _remedy(text: str) -> str:
+def _subject(found: Identification) -> str:
+    return "these rows" if found.ledger.unit == "rows" else "this model"
+
+
+def _remedy(text: str, unit: str) -> str:
     lowered = text.lower()
-    return next((remedy for word, remedy in _REMEDIES if word in lowered), "")
+    remedy = next((remedy for word, remedy in _REMEDIES if word in lowered), "")
+    return (
+        "Give more rows, or rows where these units bend."
+        if unit == "rows" and remedy == _ASK_MORE
+        else remedy
+    )
 
 
 def _sentence(text: str) -> str:
