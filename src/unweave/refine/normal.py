@@ -14,6 +14,10 @@ from unweave.refine.devices import use_accelerator
 from unweave.refine.layout import Layout
 
 
+HOST_PARAMETERS = 2500
+"""Up to here LAPACK on the host is done before an accelerator has compiled inverses of this shape."""
+
+
 @dataclass(frozen=True)
 class NormalEquations:
     """``|r|^2``, ``J'J`` and ``J'r`` as arrays of ``xp``."""
@@ -30,6 +34,8 @@ def expand_normally(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndar
         import jax.numpy as jnp
 
         here = AcceleratedProblem(layout, x, y).expand(theta, False)
+        if layout.num_parameters <= HOST_PARAMETERS:
+            return NormalEquations(here.loss, np.array(here.matrix), np.array(here.gradient), np)
         return NormalEquations(here.loss, here.matrix, here.gradient, jnp)
     outputs, jacobian = layout.linearise(theta, x)
     r = (outputs - y).ravel()

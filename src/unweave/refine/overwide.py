@@ -12,7 +12,6 @@ candidate never reaches a residual at rounding, so the order costs time, not tru
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,6 +43,14 @@ class Shape:
     aspect: float = 0.5
 
 
+ACCELERATED_SHAPES = {
+    1: (Shape(2.7),),
+    2: (Shape(4.5, 0.45), Shape(4.5, 0.14)),
+    3: (Shape(4.5, 0.6), Shape(3.5, 0.6)),
+}
+"""By depth, all of them at every size: few sizes, so each must do."""
+
+
 @dataclass(frozen=True)
 class Effort:
     """Every bound of the search, stated."""
@@ -51,12 +58,10 @@ class Effort:
     shapes: tuple[Shape, ...] = ()
     """Used in turn; empty: by depth."""
     growth: float = 1.17
-    accelerated_growth: float = 1.35
-    """The same on an accelerator, where every size costs a compilation and steps are cheap."""
+    accelerated_growth: float = 1.5
+    """The same on an accelerator, where every size costs compilations and steps are cheap."""
     num_starts: int = 1
-    """Starts of each candidate at each size, on the CPU ..."""
-    accelerated_starts: int = 2
-    """... and on an accelerator."""
+    """Starts of each candidate at each size."""
     min_points: int = 8
     max_points: int = 200_000
     max_steps: int = 150
@@ -77,6 +82,16 @@ class Effort:
         elif not shapes:
             shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
         return shapes[turn % len(shapes)]
+
+    def plan(self, candidates: Sequence[Candidate], turn: int, num_starts: int, accelerated: bool):
+        """Which candidate to try in which shape at one size, in order."""
+        if accelerated and not self.shapes:
+            return [(c, shape) for c in candidates for shape in ACCELERATED_SHAPES[min(c.depth, 3)]]
+        return [
+            (c, self.shape(c.depth, turn * self.num_starts + start))
+            for start in range(num_starts)
+            for c in candidates
+        ]
 
 
 FRUGAL = Effort(shapes=(Shape(2.9), Shape(2.6), Shape(2.3), Shape(2.0)), growth=1.1, num_starts=4)
@@ -171,13 +186,12 @@ def search(
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
         leading = ranking.choose(x, y, turn)
-        num_starts = effort.accelerated_starts if _accelerated(y.size) else effort.num_starts
-        num_starts = effort.num_last if is_last else num_starts
-        for start, candidate in itertools.product(range(num_starts), leading):
+        num_starts = effort.num_last if is_last else effort.num_starts
+        accelerated = not is_last and _accelerated(y.size)
+        for candidate, shape in effort.plan(leading, turn, num_starts, accelerated):
             if time.monotonic() > deadline:
                 reason = f"stopped after {effort.time_limit:g} s; allow more time"
                 return _give_up(pool, attempts, surplus, reason)
-            shape = effort.shape(candidate.depth, turn * num_starts + start)
             widths = choose_widths(x, y, candidate, shape, hidden)
             found, attempt = try_student(
                 x,
@@ -255,7 +269,7 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
 
 def _accelerated(num_residuals: int) -> bool:
     """Whether students of this many residuals are large enough for an accelerator, or nearly so."""
-    return use_accelerator(8 * num_residuals, num_residuals // 3)
+    return use_accelerator(50 * num_residuals, num_residuals // 3)
 
 
 def _sizes(
