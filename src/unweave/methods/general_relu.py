@@ -168,7 +168,8 @@ def _search(
             settings = Settings(target=target, max_steps=60, stall_steps=0, patience=3, stationary_gain=1e-3)
             units = _bounded(risk.minimise(units, settings)[0])
         value = risk.value(units)
-        merit = value > allowed, len(units), value
+        away = len(units) if num_units is None else num_units - len(units)
+        merit = value > allowed, away, value
         if best is None or merit < best[0]:
             best = merit, directions, units
         if noises is None and value <= 1e-6 * allowed:

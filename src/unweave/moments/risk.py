@@ -85,7 +85,7 @@ class HermiteRisk:
 
     def _units(self, theta: np.ndarray) -> tuple[ReluUnits, np.ndarray]:
         num = len(theta) // (self.input_size + 2)
-        norms = np.linalg.norm(theta[2 * num :].reshape(num, -1), axis=1)
+        norms = np.linalg.norm(theta[2 * num :].reshape(num, self.input_size), axis=1)
         return decode(theta, self.input_size), np.maximum(norms, 1e-300)
 
     def _scale(self, k: int) -> np.ndarray:
