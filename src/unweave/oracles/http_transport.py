@@ -242,6 +242,8 @@ def _status(response: Any, content: bytes) -> str:
         text = next(str(body[key]) for key in ("error", "detail", "message") if key in body)
     except (ValueError, TypeError, StopIteration):
         text = re.sub(r"<[^>]*>", " ", text)
+    if text.startswith("Traceback"):
+        text = text.strip().splitlines()[-1]
     text = " ".join(text.split())
     reason = f"{response.status_code} {response.reason_phrase}"
     return f"{reason}: {text[:160]}" if text and text != response.reason_phrase else reason
