@@ -4,7 +4,7 @@ BIN := .venv/bin
 CAPS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false
 DEMO := build/demo
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test lint format docs browser clean
 
 demo: .venv/core.stamp
 	$(BIN)/unweave demo
@@ -26,6 +26,9 @@ format: .venv/dev.stamp
 
 docs: .venv/docs.stamp
 	$(BIN)/mkdocs build --strict
+
+browser: .venv/dev.stamp
+	$(BIN)/python tests/report/browser.py build/browser
 
 clean:
 	rm -rf .venv build dist site .pytest_cache .ruff_cache .hypothesis

@@ -29,6 +29,7 @@ COMMANDS = {
     "learn": "Recover a network from recorded inputs and answers, without access to the model.",
     "compare": "Compare two networks up to the symmetries no observer can see.",
     "demo": "Hide a network behind a function, find it again, and compare.",
+    "doctor": "Show what a bug report needs to know about this installation.",
 }
 """Each is the function of that name in the module of that name, loaded when it is called."""
 
