@@ -3,7 +3,8 @@
 Both are brought to normal form (``Network.normalised``), then the hidden units of the second are matched to
 those of the first layer by layer: an optimal assignment on incoming rows, signs included, applied before the
 next layer is looked at. Errors are relative to the unit they belong to: the largest difference in a unit's
-incoming weights and bias over the largest of those numbers.
+incoming weights and bias over the largest of those numbers. When one of the two is an open network, whose upper part
+is not known, only the first layers are compared.
 """
 
 from __future__ import annotations
@@ -69,9 +70,12 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
     from unweave.oracles.resolve import resolve_network
 
     original_a, original_b = resolve_network(a), resolve_network(b)
+    only_first = original_a.is_open or original_b.is_open
+    if only_first:
+        original_a, original_b, points = original_a.first_layer(), original_b.first_layer(), None
     reference, aligned = original_a.normalised(), original_b.normalised()
     layers = []
-    for layer in range(min(reference.num_layers, aligned.num_layers) - 1):
+    for layer in range(min(len(reference.hidden), len(aligned.hidden))):
         if reference.weights[layer].shape[1] != aligned.weights[layer].shape[1]:
             break
         order, flips = _match(reference, aligned, layer)
@@ -86,7 +90,7 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
             break
         aligned = aligned.permuted(layer, matched[np.argsort(order[0])])
         layers.append(_layer_errors(reference, aligned, layer, None, 0))
-    if _same_sizes(reference, aligned):
+    if _same_sizes(reference, aligned) and not only_first:
         layers.append(_layer_errors(reference, aligned, reference.num_layers - 1, None, 0))
     functional = None
     if points is not None:

@@ -67,7 +67,7 @@ class Identification:
         """The hidden activation, or several joined by a slash; None without a network."""
         if self.network is None:
             return None
-        return "/".join(dict.fromkeys(self.network.activations[:-1])) or "identity"
+        return "/".join(dict.fromkeys(self.network.hidden_activations)) or "identity"
 
     @property
     def hidden(self) -> tuple[int, ...] | None:
@@ -104,7 +104,7 @@ class Identification:
         record = _lift_arrays({**self._record(), **arrays}, tensors)
         metadata = {_RECORD: json.dumps(record)}
         if self.network is not None:
-            metadata["activations"] = json.dumps(self.network.activations)
+            metadata |= native.network_metadata(self.network)
         with tempfile.TemporaryDirectory(prefix=".unweave-", dir=target.parent) as folder:
             draft = Path(folder) / "identification.safetensors"
             native.save_tensors(draft, tensors, metadata)
@@ -269,7 +269,7 @@ def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> C
 
 def unseen_symmetries(network: Network) -> str:
     """What every network of this kind leaves open, in words."""
-    kinds = [act.get(name) for name in network.activations[:-1]]
+    kinds = [act.get(name) for name in network.hidden_activations]
     seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
     if any(kind.flips for kind in kinds):
         seen.append("the signs of units")

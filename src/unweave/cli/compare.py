@@ -43,7 +43,8 @@ def compare(
 
     first, second = (resolve_network(name, allow_pickle=allow_pickle) for name in (a, b))
     points = None
-    if (first.input_size, first.output_size) == (second.input_size, second.output_size):
+    closed = not (first.is_open or second.is_open)
+    if closed and (first.input_size, first.output_size) == (second.input_size, second.output_size):
         points = np.random.default_rng(seed).standard_normal((200, first.input_size))
     comparison = align(first, second, points=points)
     print(f"a: {first.describe()}")

@@ -77,6 +77,9 @@ def write_outputs(
         return
     if found.network is None:
         print(f"unweave: nothing was written to {out}: no network was found", file=sys.stderr)
+    elif found.network.is_open:
+        note = "only the first layer is known; keep it with --save"
+        print(f"unweave: nothing was written to {out}: {note}", file=sys.stderr)
     else:
         found.export(out)
         note = "" if found.identified else f", {found.outcome} only"

@@ -2,7 +2,7 @@
 
 A safetensors file holds ``layers.0.weight``, ``layers.0.bias``, ... and in its metadata
 ``{"format": "unweave", "activations": <JSON list>}``; an npz file holds ``weight_0``, ``bias_0``, ..., and
-``activations``.
+``activations``. An open network is marked by ``"upper": "unknown"``: what stands above its layers is never written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unweave.errors import ExportError, InputError, UnweaveError
-from unweave.network import Network
+from unweave.network import UNKNOWN, Network
 
 FORMAT = "unweave"
 
@@ -30,9 +30,15 @@ def network_tensors(network: Network) -> dict[str, np.ndarray]:
     return tensors
 
 
+def network_metadata(network: Network) -> dict[str, str]:
+    """The text beside the parameters in a safetensors file."""
+    kinds = {"activations": json.dumps(network.activations)}
+    return {**kinds, "upper": UNKNOWN} if network.is_open else kinds
+
+
 def write_safetensors(network: Network, path: Path) -> None:
     """Write the network to ``path``."""
-    save_tensors(path, network_tensors(network), {"activations": json.dumps(network.activations)})
+    save_tensors(path, network_tensors(network), network_metadata(network))
 
 
 def save_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
@@ -74,7 +80,12 @@ def network_from(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappin
         names = json.loads(metadata["activations"])
     except (KeyError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: the list of activations is damaged; write the file again") from error
-    return _assemble(path, names, lambda i: (tensors[f"layers.{i}.weight"], tensors[f"layers.{i}.bias"]))
+    return _assemble(
+        path,
+        names,
+        lambda i: (tensors[f"layers.{i}.weight"], tensors[f"layers.{i}.bias"]),
+        metadata.get("upper"),
+    )
 
 
 def write_npz(network: Network, path: Path) -> None:
@@ -101,7 +112,7 @@ def read_npz(path: Path) -> Network:
 
 def require_equal(network: Network, read: Network, what: str) -> None:
     """Raise ``ExportError`` unless every parameter came back bit for bit."""
-    same = read.activations == network.activations and all(
+    same = (read.activations, read.is_open) == (network.activations, network.is_open) and all(
         np.array_equal(a, b, equal_nan=True)
         for a, b in zip((*network.weights, *network.biases), (*read.weights, *read.biases), strict=True)
     )
@@ -109,10 +120,10 @@ def require_equal(network: Network, read: Network, what: str) -> None:
         raise ExportError(f"{what} does not hold the network's parameters; nothing was written")
 
 
-def _assemble(path: Path, names: Any, arrays_of: Any) -> Network:
+def _assemble(path: Path, names: Any, arrays_of: Any, upper: str | None = None) -> Network:
     try:
         pairs = [arrays_of(i) for i in range(len(names))]
-        return Network([w for w, _ in pairs], [b for _, b in pairs], names)
+        return Network([w for w, _ in pairs], [b for _, b in pairs], names, upper)
     except UnweaveError as error:
         raise InputError(f"{path}: {error}") from error
     except (KeyError, TypeError, ValueError) as error:

@@ -31,6 +31,11 @@ def export(
         ``"float64"``, or ``"float32"`` for ONNX (parameters are rounded, and checked to float32 rounding).
     """
     target, kind = Path(path), check_target(path, format)
+    if network.is_open:
+        raise ExportError(
+            "only the first layer of this network is known, so there is no function to write; "
+            "keep it with save (--save)"
+        )
     if dtype not in ("float64", "float32"):
         raise ExportError(f"dtype={dtype!r}: use 'float64' or 'float32'")
     if dtype == "float32" and kind != "onnx":

@@ -69,4 +69,4 @@ class Whitening:
         weights, biases = list(network.weights), list(network.biases)
         weights[0] = weights[0] @ self.matrix.T
         biases[0] = biases[0] - weights[0] @ self.mean
-        return Network(weights, biases, network.activations)
+        return Network(weights, biases, network.activations, network.upper)
