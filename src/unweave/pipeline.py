@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from unweave import activations as act
-from unweave.certificate import Certificate, active_points, certify
+from unweave.certificate import NUM_POINTS, Certificate, active_points, certify
 from unweave.domains import Domain
 from unweave.engine import one_thread
 from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
@@ -190,6 +190,9 @@ class _Run:
         if not certificate.agrees and certificate.max_relative_error < PARTLY:
             network = self._sharpen(network, precision)
             certificate = certify(network, self.meter, precision, self._rng(4))
+        if _is_rough(network, certificate, precision):
+            network = self._spread_out(network, precision)
+            certificate = certify(network, self.meter, precision, self._rng(8))
         outcome, reason = judge(finding, certificate)
         network = None if outcome is Outcome.NOT_IDENTIFIED else network
         undetermined = (*finding.undetermined, *certificate.undetermined)
@@ -204,6 +207,25 @@ class _Run:
             certificate=certificate,
             undetermined=undetermined,
         )
+
+    def _spread_out(self, network: Network, precision: Precision) -> Network:
+        """Two more answers a parameter from all over the domain, and a fit on everything asked.
+
+        As few answers as let a network fit leave one of rounded or noisy answers open where none was asked.
+        """
+        size, rng = self.meter.input_size, self._rng(7)
+        room = self.meter.ledger.left - NUM_POINTS
+        num_points = int(max(min(network.num_parameters, room / 2), 0))
+        points = np.concatenate(
+            [
+                self.meter.domain.sample(num_points, size, rng),
+                self.meter.domain.edge(num_points // 2, size, rng),
+                active_points(network, num_points // 2, rng),
+            ]
+        )
+        with self.meter.stage("sharpen"):
+            self.meter.ask(points[self.meter.domain.contains(points)])
+        return weighted_polish(network, *self.meter.transcript(), precision.noise, max_steps=10)
 
     def _sharpen(self, network: Network, precision: Precision) -> Network:
         """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
@@ -237,6 +259,13 @@ def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
         reason = f"the function is recovered, but {count} of its parts are not determined by the answers"
         return Outcome.PARTLY, finding.reason or reason
     return Outcome.IDENTIFIED, finding.reason
+
+
+def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:
+    """Whether a smooth network of inexact answers is wrong on fresh points but may only lack answers."""
+    smooth = not any(name.startswith(("relu", "leaky_relu")) for name in network.activations)
+    inexact = precision.kind in ("rounded", "noisy", "float32")
+    return smooth and inexact and not certificate.agrees and certificate.max_relative_error < 1
 
 
 def _repeatable_name(model: Any, oracle: Oracle) -> str | None:

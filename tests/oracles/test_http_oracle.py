@@ -12,7 +12,7 @@ import pytest
 import unweave
 from oracles.http_server import serving
 from truth import random_network
-from unweave.domains import Box
+from unweave.domains import Ball, Box
 from unweave.errors import InputError, OracleError
 from unweave.oracles.http_formats import restore_float32
 from unweave.oracles.http_model import ServedModel, from_url
@@ -287,3 +287,22 @@ def test_a_plain_address_with_a_key_is_kept_out_of_the_result():
         found = unweave.identify(f"{server.origin}/predict?key={SECRET}", input_size=3)
     assert found.identified
     assert SECRET not in repr(found) + json.dumps(found.to_json())
+
+
+@pytest.mark.parametrize("decimals", [6, 3])
+def test_rounded_answers_are_called_rounded_and_still_give_the_network_away(decimals):
+    network = random_network((5, 6, 1), seed=2)
+    with serving(network, 5, decimals=decimals) as server:
+        found = unweave.identify(server.origin + "/predict", input_size=5, domain=Ball(4.0))
+    assert found.identified, found.verdict()
+    assert found.precision is not None
+    assert found.precision.kind == "rounded"
+    assert "answers are rounded" in found.verdict()
+    error = unweave.compare(network, found.network).max_relative_error
+    assert 1e-9 < error < 5 * 10.0**-decimals
+
+
+def test_answers_rounded_to_a_decimal_are_not_called_identified():
+    with serving(random_network((5, 6, 1), seed=2), 5, decimals=1) as server:
+        found = unweave.identify(server.origin + "/predict", input_size=5, domain=Ball(4.0), budget=3000)
+    assert not found.identified

@@ -22,7 +22,9 @@ def is_piecewise_linear(
     middle = np.median(starts, axis=0)
     starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
     towards = starts[::-1] - starts + 1e-3 * rng.standard_normal(starts.shape)
-    length = np.clip(100 * np.sqrt(precision.relative), 1e-4, 0.25)
+    # the error of a rounded answer is at most half a step, so that no bend of a straight segment exceeds one
+    slack = 4 if precision.kind == "rounded" else 50
+    length = np.clip(14 * np.sqrt(slack * precision.relative), 1e-4, 0.25)
     with meter.stage("kind"):
         points = np.stack([starts, starts + length / 2 * towards, starts + length * towards])
         points = meter.snap(points.reshape(-1, size)).reshape(points.shape)
@@ -32,5 +34,5 @@ def is_piecewise_linear(
     share = np.linalg.norm(points[1] - points[0], axis=1) / np.maximum(whole, 1e-300)
     bend = np.abs(middle_value - first - share[:, None] * (last - first))
     size_of_answers = np.maximum(np.abs(first), np.abs(last))
-    straight = np.all(bend <= 50 * precision.noise + 1e-13 * size_of_answers, axis=1)
+    straight = np.all(bend <= slack * precision.noise + 1e-13 * size_of_answers, axis=1)
     return bool(np.mean(straight) >= 0.5)
