@@ -18,7 +18,9 @@ fresh = rng.standard_normal((2000, 6))
 spread = np.std(model.predict(fresh))
 
 print("The answers of a 6-8-1 tanh network, rounded; inputs within radius 6; at most 20,000 queries.")
-print(f"{'decimals':>8}  {'outcome':<16}  {'seen as':<8}  {'queries':>7}  {'worst parameter':>15}  {'copy off by':>11}")
+print(
+    f"{'decimals':>8}  {'outcome':<16}  {'seen as':<8}  {'queries':>7}  {'worst parameter':>15}  {'copy off by':>11}"
+)
 for decimals in (None, 10, 8, 6, 5, 4, 3, 2):
 
     def served(batch, decimals=decimals):
@@ -33,4 +35,6 @@ for decimals in (None, 10, 8, 6, 5, 4, 3, 2):
         worst = f"{unweave.compare(model, found.network).max_relative_error:.0e}"
         off = f"{np.max(np.abs(found.network(fresh)[:, 0] - model.predict(fresh))) / spread:.0e}"
     shown = "all" if decimals is None else decimals
-    print(f"{shown:>8}  {outcome:<16}  {kind:<8}  {found.ledger.total:>7,}  {worst:>15}  {off:>11}", flush=True)
+    print(
+        f"{shown:>8}  {outcome:<16}  {kind:<8}  {found.ledger.total:>7,}  {worst:>15}  {off:>11}", flush=True
+    )
