@@ -174,6 +174,8 @@ class Identification:
             return f"not verified: no {self.ledger.unit} were left for a check"
         word = "verified" if self.identified else "checked"
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
+        if self.precision is not None and self.ledger.unit == "rows" and self.precision.kind == "noisy":
+            answers += f" (standard deviation {self.precision.noise:.3g})"
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
             f"rms {c.rms_relative_error:.1e}; larger on at most {100 * c.fraction_outside:.1f} % of the "

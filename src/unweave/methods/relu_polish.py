@@ -34,7 +34,7 @@ def polish_ridges(
     answers = inquiry.meter.ask(x)
     bars = inquiry.bars(x, answers)
     for _ in range(4):
-        model, misfit = _refit(model, x, answers, bars, num_steps)
+        model, misfit = refit_ridges(model, x, answers, bars, num_steps)
         real = model.planes.errors < 0.05
         if real.all():
             break
@@ -42,7 +42,13 @@ def polish_ridges(
     return model, misfit
 
 
-def _refit(model: RidgeSum, x, answers, bars, num_steps: int) -> tuple[RidgeSum, float]:
+def refit_ridges(
+    model: RidgeSum, x: np.ndarray, answers: np.ndarray, bars: np.ndarray, num_steps: int
+) -> tuple[RidgeSum, float]:
+    """The ridge sum refitted to answers (n, k) with error bars (n,), and the root mean square misfit in error bars.
+
+    A plane that no point tells from another one is dropped.
+    """
     d = x.shape[1]
     extended = np.hstack([x, np.ones((len(x), 1))])
     misfit, previous = np.inf, None

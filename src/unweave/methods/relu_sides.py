@@ -24,16 +24,38 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
         affine = Network([model.gradient], [model.constant], ["identity"])
         warning = f"no kink anywhere in {inquiry.meter.domain}: the function is affine there"
         return Finding(affine, warnings=(*_missing_units(0, inquiry, problem), warning))
+    bounded = not np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
+    return orient_ridges(
+        model,
+        problem,
+        error=SAFETY * _tilt_error(model, inquiry),
+        warnings=_missing_units(len(planes), inquiry, problem),
+        always_active="units always active in the domain" if bounded else "",
+    )
+
+
+def orient_ridges(
+    model: RidgeSum,
+    problem: Problem,
+    *,
+    error: float,
+    warnings: tuple[str, ...] = (),
+    always_active: str = "",
+) -> Finding:
+    """The same for a ridge sum however it was found.
+
+    ``error`` is the largest error to expect of an entry of the affine part or of a sum of half bends;
+    ``always_active`` names, in words, units that would look linear, where there can be any.
+    """
+    planes = model.planes
     half = model.bends.reshape(len(planes), -1) / 2
     tilt = model.gradient.ravel()
-    error = SAFETY * _tilt_error(model, inquiry)
-    warnings = _missing_units(len(planes), inquiry, problem)
     known_leak = [a for a in problem.activations if a.startswith("leaky_relu")]
     plain = not known_leak or any(a == "relu" for a in problem.activations)
     solution = solve_signs(half, tilt, error) if plain or not known_leak else None
     if solution is not None and solution.signs is not None:
         undetermined = _open_sides(solution)
-        network = _assemble(model, solution.signs, 0.0)
+        network = assemble(model, solution.signs, 0.0)
         return Finding(network, warnings=warnings, undetermined=undetermined, details=_details(model))
     weights = solve_weights(half, tilt, error)
     if weights is not None and half.shape[0] < half.shape[1]:
@@ -42,7 +64,7 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
         common = np.average(ratio, weights=1 / spread**2)
         if np.all(np.abs(ratio - common) <= spread * (1 + common)) and abs(common - 1) > spread.min():
             slope = _short((common - 1) / (common + 1), 10 * float(spread.min()))
-            network = _assemble(model, np.sign(weights), slope)
+            network = assemble(model, np.sign(weights), slope)
             return Finding(network, warnings=warnings, details={**_details(model), "slope": slope})
         single = np.abs(ratio - 1) <= spread * 2
         warnings += (
@@ -55,11 +77,11 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
         solution, ratio = leak
         assert solution.signs is not None
         slope = _short((ratio - 1) / (ratio + 1), 1e-9)
-        network = _assemble(model, solution.signs, slope)
+        network = assemble(model, solution.signs, slope)
         return Finding(
             network, warnings=warnings, undetermined=_open_sides(solution), details=_details(model)
         )
-    return _with_linear_rest(model, half, tilt, inquiry, warnings)
+    return _with_linear_rest(model, half, tilt, always_active, warnings)
 
 
 def _tilt_error(model: RidgeSum, inquiry: Inquiry) -> float:
@@ -91,7 +113,8 @@ def _details(model: RidgeSum) -> dict:
     return {"plane_errors": model.planes.errors, "num_units": len(model.planes)}
 
 
-def _assemble(model: RidgeSum, signs: np.ndarray, slope: float) -> Network:
+def assemble(model: RidgeSum, signs: np.ndarray, slope: float = 0.0) -> Network:
+    """The network with these sides and this slope of the leak."""
     planes = model.planes
     outputs = planes.jumps.T / (1 - slope)
     tilt = (1 + slope) / 2 * signs
@@ -135,11 +158,11 @@ def _leaky_signs(half: np.ndarray, tilt: np.ndarray, error: float) -> tuple[Sign
     )
 
 
-def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: tuple[str, ...]) -> Finding:
+def _with_linear_rest(model: RidgeSum, half, tilt, always_active: str, warnings: tuple[str, ...]) -> Finding:
     """Sides as close to the affine part as a projection gives, and what is left as pairs of relu units."""
     planes = model.planes
     signs = np.where(np.linalg.lstsq(half.T, tilt, rcond=None)[0] < 0, -1.0, 1.0)
-    base = _assemble(model, signs, 0.0)
+    base = assemble(model, signs, 0.0)
     rest = (tilt - signs @ half).reshape(model.gradient.shape)
     u, sizes, vt = np.linalg.svd(rest, full_matrices=False)
     rank = int(np.sum(sizes > 1e-10 * max(sizes[0], 1e-300)))
@@ -148,11 +171,7 @@ def _with_linear_rest(model: RidgeSum, half, tilt, inquiry: Inquiry, warnings: t
     columns = np.hstack([base.weights[1], sides, -sides])
     biases = np.concatenate([base.biases[0], np.zeros(2 * rank)])
     network = Network([rows, columns], [biases, base.biases[1]], ["relu", "identity"])
-    where = (
-        ""
-        if np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
-        else ", or units always active in the domain"
-    )
+    where = f", or {always_active}" if always_active else ""
     return Finding(
         network,
         reason="the function contains a linear term, so the sides of its units are not determined by it",

@@ -1,0 +1,203 @@
+"""The search for kinks in rows: students of growing width, repaired rather than restarted.
+
+The student is ``f = beta_0 + beta.x + sum_i s_i |v_i.x + c_i|`` (``refine.forms``): no unit has a sign, and on each
+activation pattern it is linear in its parameters. A student half as wide again as the truth fits from a random start
+in about half of all cases at four rows a parameter. One that has stalled holds most of the true kinks already, so
+its least useful units (``refine.prune``) are replaced by random ones and the fit goes on: two or three repairs do what
+eight restarts do. Where the width is not known it grows by two fifths from rung to rung, each student starting from
+the last.
+
+Exact rows end at a rounding residual. Noisy ones end at a level that wider students no longer lower, measured with
+the degrees of freedom taken off; a misfit keeps falling instead. Everything is bounded by ``Effort``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.refine.forms import Form
+from unweave.refine.layout import Layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout
+from unweave.refine.prune import plan_removals, units_kept
+from unweave.refine.starts import RIDGE, draw_start
+
+EXACT = 1e-11
+PROMISING = 3e-4
+"""Residual, relative to that of the best affine function, at which a student of exact rows is in the basin."""
+LEVEL = 0.97
+"""Residual levels of successive widths within this factor count as the same: noise."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """Every bound of the search, stated."""
+
+    ratio: float = 2.2
+    """Least number of residuals a parameter of a student ..."""
+    rows_per_parameter: float = 8.0
+    """... and the number used where there are as many."""
+    growth: float = 1.4
+    share: float = 0.4
+    """Units replaced in a repair."""
+    num_repairs: int = 40
+    """Repairs of the last, or of a given, width; every tenth is a new start."""
+    max_steps: int = 100
+    time_limit: float = 300.0
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One fit of the search: width, rows, relative residual, the same with degrees of freedom taken off."""
+
+    width: int
+    num_rows: int
+    rms: float
+    level: float
+    end: str
+
+
+@dataclass(frozen=True)
+class KinkFit:
+    """A student that explains its rows to rounding (``noise`` 0) or to a noise level, relative to the spread."""
+
+    layout: Layout
+    fit: Minimum
+    num_rows: int
+    noise: float
+
+
+@dataclass
+class KinkSearch:
+    """The search on standard coordinates u (n, d), v (n, outputs); rows in random order."""
+
+    u: np.ndarray
+    v: np.ndarray
+    bend: float
+    """Residual of the best affine function relative to the spread."""
+    rng: np.random.Generator
+    known_noise: float = 0.0
+    effort: Effort = field(default_factory=Effort)
+    rungs: list[Rung] = field(default_factory=list)
+    deadline: float = float("inf")
+
+    def candidates(self, width: int | None) -> Iterator[KinkFit]:
+        """Students that may explain the rows, until the effort ends; the first exact one is the last."""
+        self.deadline = time.monotonic() + self.effort.time_limit
+        widest = self._widest()
+        if width is not None:
+            wide = max(width + 2, int(np.ceil(1.5 * width)))
+            yield from self._settle(min(wide, max(widest, width)), None)
+            return
+        student: tuple[Layout, Minimum] | None = None
+        size = 2
+        while size < widest and not self._late:
+            student = self._grow(student, size)
+            found = self._judge(student)
+            if found is not None:
+                yield found
+            size = max(size + 1, round(self.effort.growth * size))
+        yield from self._settle(widest, student)
+
+    @property
+    def _late(self) -> bool:
+        return time.monotonic() > self.deadline
+
+    def _layout(self, width: int) -> Layout:
+        return Form.of("relu").layout((self.u.shape[1], width, self.v.shape[1]))
+
+    def _widest(self) -> int:
+        affordable = self.v.size / self.effort.ratio
+        per_unit = self.u.shape[1] + 1 + self.v.shape[1]
+        rest = self._layout(1).num_parameters - per_unit
+        return max(1, int((affordable - rest) / per_unit))
+
+    def _rows(self, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
+        wanted = self.effort.rows_per_parameter * layout.num_parameters / self.v.shape[1]
+        count = min(len(self.u), int(np.ceil(max(wanted, 100))))
+        return self.u[:count], self.v[:count]
+
+    def _settle(self, width: int, student: tuple[Layout, Minimum] | None) -> Iterator[KinkFit]:
+        """Stay at one width: fit, then repair, now and then start anew."""
+        for turn in range(self.effort.num_repairs + 1):
+            if self._late:
+                return
+            student = self._grow(None if turn and turn % 10 == 0 else student, width)
+            found = self._judge(student)
+            if found is not None:
+                yield found
+
+    def _grow(self, student: tuple[Layout, Minimum] | None, width: int) -> tuple[Layout, Minimum]:
+        """A student of this width: random, or the last one with its least useful units replaced."""
+        layout = self._layout(width)
+        u, v = self._rows(layout)
+        start = draw_start(layout, u, v, self.rng)
+        if student is not None:
+            start = self._replace_units(*student, layout, u, v)
+        settings = Settings(
+            target=max(PROMISING * self.bend, 1.05 * self.known_noise),
+            max_steps=self.effort.max_steps,
+            geodesic=False,
+            stall_above=2e-3 * self.bend,
+            deadline=self.deadline,
+        )
+        return layout, fit_layout(layout, start, u, v, settings=settings)
+
+    def _replace_units(
+        self, layout: Layout, fit: Minimum, wider: Layout, u: np.ndarray, v: np.ndarray
+    ) -> np.ndarray:
+        """Start of the wider student: the useful units, random ones, and a ridge regression on top."""
+        rows_u, rows_v = self._rows(layout)
+        count = min(max(1, round(self.effort.share * layout.hidden[0])), layout.hidden[0] - 1)
+        plan = plan_removals(layout, fit, rows_u, rows_v, stop=np.inf)[:count]
+        rows = layout.block(fit.parameters, 0)
+        if plan:
+            narrow, indices = layout.without(units_kept(layout, plan))
+            rows = narrow.block(plan[-1].parameters[indices], 0)
+        lengths = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+        good = (lengths[:, 0] > 1e-8) & np.all(np.isfinite(rows), axis=1)
+        rows = rows[good] / lengths[good]
+        fresh = self.rng.standard_normal((wider.hidden[0] - len(rows), u.shape[1]))
+        fresh /= np.linalg.norm(fresh, axis=1, keepdims=True)
+        offsets = 0.7 * self.rng.standard_normal((len(fresh), 1))
+        rows = np.vstack([rows, np.hstack([fresh, offsets])])
+        features = wider.activations[0].value(u @ rows[:, :-1].T + rows[:, -1], np)
+        design = np.hstack([features, u, np.ones((len(u), 1))])
+        gram = design.T @ design
+        gram[np.diag_indices_from(gram)] += RIDGE * np.trace(gram) / len(gram)
+        return np.concatenate([rows.ravel(), np.linalg.solve(gram, design.T @ v).T.ravel()])
+
+    def _judge(self, student: tuple[Layout, Minimum]) -> KinkFit | None:
+        """Whether this student explains its rows: to rounding, to the stated noise, or to a level that stays."""
+        layout, fit = student
+        u, v = self._rows(layout)
+        spare = v.size - layout.num_parameters
+        level = fit.rms * np.sqrt(v.size / max(spare, 1))
+        self.rungs.append(Rung(layout.hidden[0], len(u), fit.rms, float(level), fit.end))
+        if fit.rms <= PROMISING * self.bend:
+            settings = Settings(
+                max_steps=self.effort.max_steps, damping=1e-4, geodesic=False, patience=6,
+                stall_above=PROMISING * self.bend, deadline=self.deadline,
+            )  # fmt: skip
+            closer = fit_layout(layout, fit.parameters, u, v, settings=settings)
+            if closer.rms <= EXACT:
+                return KinkFit(layout, closer, len(u), 0.0)
+            fit, level = closer, closer.rms * np.sqrt(v.size / max(spare, 1))
+        if self.known_noise > EXACT:
+            return KinkFit(layout, fit, len(u), float(level)) if level <= 1.1 * self.known_noise else None
+        return (
+            KinkFit(layout, fit, len(u), float(level))
+            if self._is_level(layout.hidden[0], len(u), level)
+            else None
+        )
+
+    def _is_level(self, width: int, num_rows: int, level: float) -> bool:
+        """Whether narrower students with rows to spare left the same residual, well below the affine one's."""
+        wanted = self.effort.rows_per_parameter * self._layout(width).num_parameters / self.v.shape[1]
+        if num_rows < 0.7 * wanted or level > 0.95 * self.bend:
+            return False
+        earlier = {r.width: r.level for r in self.rungs if 0.4 * width <= r.width < width}
+        return len(earlier) >= 2 and all(level > LEVEL * other for other in earlier.values())
