@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from unweave.certificate_relu import piecewise_linear_checks
+from unweave.certificate_step import boundary_checks
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
@@ -95,12 +96,15 @@ def certify(
         y = meter.ask(x)
     x = meter.snap(x)
     errors = relative_errors(network, x, y)
-    system = weighted_system(network, *used, precision.noise)
+    steps = "step" in network.hidden_activations
+    system = None if steps else weighted_system(network, *used, precision.noise)
     deviations = None if system is None else system.unit_errors(network)
     kinked = network.hidden and all(
         name.startswith(("relu", "leaky_relu")) for name in network.activations[:-1]
     )
     checks = piecewise_linear_checks(network, meter, rng, precision) if kinked else {}
+    if steps:
+        checks = boundary_checks(network, meter, rng)
     return Certificate(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,

@@ -134,7 +134,7 @@ class _Run:
             precision = measure_precision(self.meter, self._rng(1))
             self.meter.check_replayed(precision.noise, precision.scale)
             growth = observe_growth(self.meter, precision, self._rng(2))
-            if growth is Growth.CONSTANT:
+            if growth is Growth.CONSTANT and not self._two_valued():
                 return _nothing(
                     "the answers are the same everywhere: a constant has no units to find", precision
                 )
@@ -155,6 +155,10 @@ class _Run:
             return _nothing("no method serves this model yet; name one with method=", precision)
         return best
 
+    def _two_valued(self) -> bool:
+        """Whether exactly two different answers were seen so far: a decision, not a number."""
+        return self.meter.output_size == 1 and len(np.unique(self.meter.transcript()[1])) == 2
+
     def _rng(self, purpose: int) -> np.random.Generator:
         return np.random.default_rng([self.seed, purpose])
 
@@ -162,11 +166,12 @@ class _Run:
         """Look at what the choice depends on, asking no more than it needs."""
         piecewise_linear = False
         undecided = self.method == "auto" and self.activation == "auto"
-        if undecided and growth in (Growth.LINEAR, Growth.UNSEEN):
+        two_valued = self._two_valued()
+        if undecided and not two_valued and growth in (Growth.LINEAR, Growth.UNSEEN):
             piecewise_linear = is_piecewise_linear(self.meter, precision, self._rng(6))
         reach = self.meter.domain.reach(self.meter.input_size)
         exact = precision.kind == "float64"
-        traits = Traits(growth, reach, exact, piecewise_linear, self.meter.input_size)
+        traits = Traits(growth, reach, exact, piecewise_linear, self.meter.input_size, two_valued)
         return choose(self.method, self.activation, traits)
 
     def _try(self, choice: Choice, precision: Precision) -> Identification:

@@ -18,6 +18,7 @@ from unweave.probes.growth import Growth
 
 METHODS = {
     "far-field": ("far_field", "FarField"),
+    "halfspaces": ("high_threshold_decisions", "Decisions"),
     "hessian-span": ("hessian_span", "HessianSpan"),
     "in-domain": ("in_domain", "InDomain"),
     "relu-lines": ("relu_lines", "ReluLines"),
@@ -53,6 +54,8 @@ class Traits:
     """The answers carry float64 rounding only."""
     piecewise_linear: bool
     input_size: int
+    two_valued: bool = False
+    """Only two different answers were seen."""
 
 
 def check_method(method: str) -> None:
@@ -65,6 +68,8 @@ def choose(method: str, activation: str, traits: Traits) -> list[Choice]:
     """Methods to try, in order, each with its reason."""
     if method != "auto":
         return [_choice(method, _candidates(method, activation), "asked for")]
+    if traits.two_valued and activation in ("auto", "step"):
+        return [_choice("halfspaces", ("step",), "only two different answers were seen")]
     if traits.input_size >= MANY_INPUTS:
         why = f"{traits.input_size:,} inputs: a single unit would show after a few dozen queries"
         return [_choice("ridge", _candidates("ridge", activation), why), *_choose_layers(activation, traits)]
