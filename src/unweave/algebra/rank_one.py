@@ -81,13 +81,12 @@ def climb(
 ) -> np.ndarray:
     """Subspace power method from unit ``starts`` (n, d), all at once; settled rows are left alone."""
     u = starts / np.linalg.norm(starts, axis=1, keepdims=True)
-    basis = span.matrices(np.eye(span.dimension))
     active = np.arange(len(u))
     for _ in range(max_steps):
         before = u[active]
-        images = np.einsum("kij,nj->nki", basis, before, optimize=True)
-        coordinates = np.einsum("nki,ni->nk", images, before)
-        after = np.einsum("nk,nki->ni", coordinates, images) + shift * before
+        # two products with the basis of half-vectorised matrices: no array of starts x dimension x size is formed
+        projected = span.matrices(span.coordinates(outer_squares(before)))
+        after = np.matmul(projected, before[:, :, None])[:, :, 0] + shift * before
         after /= np.linalg.norm(after, axis=1, keepdims=True)
         u[active] = after
         active = active[np.linalg.norm(after - before, axis=1) > tolerance]

@@ -9,7 +9,6 @@ it takes in the full array.
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import combinations_with_replacement
 from math import comb, factorial
 
 import numpy as np
@@ -23,12 +22,12 @@ def packed_length(size: int, order: int) -> int:
 @lru_cache(maxsize=64)
 def multi_indices(size: int, order: int) -> np.ndarray:
     """All ``i_1 <= ... <= i_k`` (length, k) in packed order; read only."""
-    count = packed_length(size, order)
-    listed = np.empty((count, order), dtype=np.int64)
-    if order:
-        flat = (i for entry in combinations_with_replacement(range(size), order) for i in entry)
-        listed = np.fromiter(flat, dtype=np.int64, count=count * order).reshape(count, order)
-        listed = listed[np.argsort(positions(listed))]
+    listed = np.empty((1, 0), dtype=np.int64)
+    for degree in range(1, order + 1):
+        # entries whose largest index is i: those of degree one less, none of whose indices is larger
+        lengths = [packed_length(i + 1, degree - 1) for i in range(size)]
+        shorter = np.concatenate([listed[:length] for length in lengths])
+        listed = np.column_stack([shorter, np.repeat(np.arange(size), lengths)])
     listed.flags.writeable = False
     return listed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import scipy.linalg
 
 from unweave.algebra.active_subspace import spectral_gap
 from unweave.algebra.symmetric import frobenius, multiplicities, powers
@@ -47,23 +48,38 @@ def fit_coefficients(
     packed: np.ndarray, size: int, order: int, vectors: np.ndarray, spectrum: np.ndarray
 ) -> TensorComponents:
     """Components with given unit vectors (r, d), their coefficients by least squares."""
-    values = solve_coefficients(packed, size, order, vectors)
-    rest = frobenius(packed - values @ powers(vectors, order), size, order)
+    products = powers(vectors, order)
+    values = _solve(packed, size, order, vectors, products)
+    rest = frobenius(packed - values @ products, size, order)
     whole = max(float(frobenius(packed, size, order)), 1e-300)
     ranking = np.argsort(-np.abs(values), kind="stable")
     return TensorComponents(vectors[ranking], values[ranking], order, float(rest) / whole, spectrum)
 
 
 def solve_coefficients(packed: np.ndarray, size: int, order: int, vectors: np.ndarray) -> np.ndarray:
-    """``argmin_z |sum_i z_i w_i^k - T|_F`` (r,).
+    """``argmin_z |sum_i z_i w_i^k - T|_F`` (r,)."""
+    return _solve(packed, size, order, vectors, powers(vectors, order))
 
-    By QR of the powers where they fit into memory; their Gram matrix, ``(w_i . w_j)^k``, squares the condition.
+
+def _solve(
+    packed: np.ndarray, size: int, order: int, vectors: np.ndarray, products: np.ndarray
+) -> np.ndarray:
+    """By Cholesky of the Gram matrix ``(w_i . w_j)^k`` with two steps of refinement, which make up for its squared
+    condition; by orthogonal factors where that is too large.
     """
-    if len(vectors) * len(packed) <= 20_000_000:
-        design = powers(vectors, order, isometric=True).T
-        return np.linalg.lstsq(design, packed * np.sqrt(multiplicities(size, order)), rcond=1e-13)[0]
-    right = np.array([powers(w[None], order)[0] @ (multiplicities(size, order) * packed) for w in vectors])
-    return np.linalg.lstsq((vectors @ vectors.T) ** order, right, rcond=1e-13)[0]
+    if not len(vectors):
+        return np.zeros(0)
+    gram = (vectors @ vectors.T) ** order
+    spread = np.linalg.eigvalsh(gram)
+    if spread[0] < 1e-9 * spread[-1]:
+        scales = np.sqrt(multiplicities(size, order))
+        return np.linalg.lstsq((products * scales).T, packed * scales, rcond=1e-13)[0]
+    factor = scipy.linalg.cho_factor(gram, check_finite=False)
+    values, rest = np.zeros(len(vectors)), packed
+    for _ in range(3):
+        values = values + scipy.linalg.cho_solve(factor, products @ (multiplicities(size, order) * rest))
+        rest = packed - values @ products
+    return values
 
 
 def merge_parallel(vectors: np.ndarray, strengths: np.ndarray, same: float) -> np.ndarray:

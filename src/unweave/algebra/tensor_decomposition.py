@@ -13,8 +13,9 @@ import numpy as np
 from unweave.algebra.jennrich import decompose_by_jennrich
 from unweave.algebra.symmetric import pack, packed_length
 from unweave.algebra.tensor_components import TensorComponents
+from unweave.algebra.tensor_power import decompose_by_power
 from unweave.algebra.tensor_refine import refine_components
-from unweave.algebra.tensor_span import decompose_by_span
+from unweave.algebra.tensor_span import EXACT, decompose_by_span
 
 
 def decompose(
@@ -48,6 +49,10 @@ def decompose(
     rng = np.random.default_rng(0) if rng is None else rng
     if order == 3:
         found = decompose_by_jennrich(packed, size, order, rng, rank=rank, noise=noise)
+    elif order == 4 and noise == 0:
+        found = decompose_by_power(packed, size, rng, rank=rank)
+        if found.residual > EXACT:
+            found = decompose_by_span(packed, size, order, rng, rank=rank)
     else:
         found = decompose_by_span(packed, size, order, rng, rank=rank, noise=noise)
     return refine_components(packed, size, found) if refine else found

@@ -20,7 +20,7 @@ MAX_PARAMETERS = 3000
 
 
 def refine_components(
-    packed: np.ndarray, size: int, found: TensorComponents, *, max_steps: int = 50, tolerance: float = 1e-14
+    packed: np.ndarray, size: int, found: TensorComponents, *, max_steps: int = 50, tolerance: float = 1e-12
 ) -> TensorComponents:
     """The nearest least-squares decomposition; what was given when there is nothing to do or too much of it."""
     order = found.order
