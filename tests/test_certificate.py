@@ -102,3 +102,18 @@ def test_the_record_reads_back():
         random_network((3, 2, 1)), asked(random_network((3, 2, 1)), 50), EXACT, np.random.default_rng(0)
     )
     assert Certificate.from_dict(certificate.to_dict()) == certificate
+
+
+def test_a_decision_with_a_face_missing_does_not_agree():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4, 6))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def union(num_faces: int) -> Network:
+        layers = [rows[:num_faces], np.ones((1, num_faces))]
+        return Network(layers, [-np.ones(num_faces), np.array([-0.5])], ["step", "step"])
+
+    meter = Meter(resolve(union(4)))
+    decisions = Precision(0.29, 0.5, "rounded", 1.0)
+    assert certify(union(4), meter, decisions, rng).agrees
+    assert not certify(union(3), meter, decisions, rng).agrees

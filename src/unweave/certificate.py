@@ -109,7 +109,8 @@ def certify(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
         num_points=len(x),
-        tolerance=max(EXACT, 12 * precision.relative),
+        # Decisions look like answers rounded to 0 and 1, but agree or do not.
+        tolerance=EXACT if steps else max(EXACT, 12 * precision.relative),
         fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(from_domain, 1)),
         condition=None if system is None else system.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),

@@ -79,10 +79,14 @@ ENTRIES = {
 
 BY_METHOD = {
     "far-field": ("fornasier2019", "transtrum2012"),
+    "general-relu": ("awasthi2021",),
+    "halfspaces": ("goel2019",),
     "hessian-span": ("fornasier2019",),
+    "high-threshold": ("goel2019",),
     "in-domain": ("transtrum2012",),
     "relu-lines": ("carlini2020",),
     "relu-layers": ("carlini2020",),
+    "relu-samples": ("awasthi2021", "transtrum2012"),
     "ridge": ("tropp2007",),
 }
 """Which entries a method rests on; a method that is not listed is cited by the software alone."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unweave.errors import InputError
+from unweave.network import UNKNOWN
 from unweave.report.canvas import BLUE, GRID, INK, MUTED, ORANGE, PAPER, add_axes, in_house_style, new_figure
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def network(found: Identification | Network) -> Figure:
         A result with a network, or a network.
     """
     net = network_of(found)
-    sizes = (net.input_size, *net.hidden, net.output_size)
+    sizes = (net.input_size, *(len(w) for w in net.weights))
     heights = [_places(size) for size in sizes]
     tallest = max(len(h) for h in heights)
     figure = new_figure(0.9 + 0.22 * tallest)
@@ -52,7 +53,11 @@ def network(found: Identification | Network) -> Figure:
         if len(places) < size:
             axes.plot([column] * 3, [-0.35, 0, 0.35], ".", color=MUTED, markersize=3.2, zorder=3)
         axes.text(column, -tallest / 2 - 0.4, _caption(net, column, size), ha="center", va="top")
-    axes.set_xlim(-0.35, len(sizes) - 0.65)
+    num_columns = len(sizes)
+    if net.is_open:
+        _draw_rest(axes, num_columns, heights[-1], "unknown" if net.upper == UNKNOWN else "a function")
+        num_columns += 1
+    axes.set_xlim(-0.35, num_columns - 0.65)
     axes.set_ylim(-tallest / 2 - 2.4, tallest / 2 + 0.2)
     return figure
 
@@ -96,10 +101,26 @@ def _draw_lines(axes, layer: int, w: np.ndarray, left: dict[int, float], right: 
         axes.plot([layer, layer + 1], [0, 0], color=GRID)
 
 
+def _draw_rest(axes, column: int, places: dict[int, float], word: str) -> None:
+    """What stands above the layers of an open network."""
+    for height in places.values():
+        axes.plot([column - 1, column], [height, 0], color=GRID, linewidth=0.8, zorder=1)
+    axes.text(
+        column,
+        0,
+        f"the rest:\n{word}",
+        ha="center",
+        va="center",
+        color=MUTED,
+        backgroundcolor=PAPER,
+        fontsize=9,
+    )
+
+
 def _caption(net: Network, column: int, size: int) -> str:
     if column == 0:
         return f"{size}\ninput{'s' if size > 1 else ''}"
-    if column < net.num_layers:
+    if column <= len(net.hidden):
         return f"{size}\n{net.activations[column - 1]}"
     last = "" if net.activations[-1] == "identity" else f"\n{net.activations[-1]}"
     return f"{size}\noutput{'s' if size > 1 else ''}{last}"

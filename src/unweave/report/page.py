@@ -174,7 +174,7 @@ def _layers(found: Identification) -> list[dict[str, Any]]:
     for i, (w, b, name) in enumerate(zip(net.weights, net.biases, net.activations, strict=True)):
         rows.append(
             {
-                "name": "output" if i == net.num_layers - 1 else str(i + 1),
+                "name": str(i + 1) if i < len(net.hidden) else "output",
                 "activation": name,
                 "units": f"{w.shape[0]:,}",
                 "inputs": f"{w.shape[1]:,}",

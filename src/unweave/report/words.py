@@ -48,7 +48,8 @@ def points_word(found: Identification) -> str:
 def headline(found: Identification) -> str:
     """The outcome as one sentence."""
     if found.outcome is Outcome.IDENTIFIED:
-        return f"The network behind {_subject(found)} was recovered."
+        part = "first layer" if found.network is not None and found.network.is_open else "network"
+        return f"The {part} behind {_subject(found)} was recovered."
     if found.outcome is Outcome.PARTLY:
         return "A network was found, but not all of it is certain."
     return f"The network behind {_subject(found)} was not found."
@@ -61,8 +62,8 @@ def explanation(found: Identification) -> str:
     size = f"{found.network.describe()}, {found.network.num_parameters:,} parameters"
     c = found.certificate
     checked = (
-        f"On {c.num_points:,} {points_word(found)}, none of them used to find it, it agrees to a relative error of "
-        f"{c.max_relative_error:.1e}."
+        f"On {c.num_points:,} {points_word(found)}, none of them used to find it, it agrees "
+        f"{_to(c.max_relative_error)}."
         if c is not None and c.num_points
         else f"It was not checked on {points_word(found)}."
     )
@@ -107,6 +108,20 @@ def verified(found: Identification) -> list[str]:
         open_kinks, num_lines = c.checks["num_unexplained_kinks"], c.checks["num_fresh_lines"]
         word = "every kink is" if open_kinks == 0 else f"{open_kinks:.0f} kinks are not"
         lines.append(f"Along {num_lines:.0f} fresh lines {word} explained by the network.")
+    if "num_face_points" in c.checks:
+        share = c.checks.get("max_error_at_faces", 0.0)
+        lines.append(
+            f"At {c.checks['num_face_points']:.0f} points of the recovered faces the model "
+            + (
+                "switches as the network does."
+                if share == 0
+                else f"does not switch in {share:.0%} of the cases."
+            )
+        )
+    told = ("points_beside_kinks", "points_at_scales", "kinks", "fresh_lines", "face", "held_out_noise_ratio")
+    for name, value in c.checks.items():
+        if not any(word in name for word in told):
+            lines.append(f"{name.replace('_', ' ').capitalize()}: {value:.3g}.")
     return lines
 
 
@@ -128,7 +143,7 @@ def not_verified(found: Identification) -> list[str]:
     lines.append(f"The network is known up to {unseen_symmetries(found.network)}: no observer can see more.")
     lines.append("Units without any effect on the answers cannot be seen.")
     if c.max_standard_error is None:
-        lines.append("How firmly each parameter is determined was not computed for a network of this size.")
+        lines.append("How firmly each parameter is determined was not computed for this network.")
     return lines
 
 
@@ -138,6 +153,10 @@ def remarks(found: Identification) -> list[Remark]:
     for text in dict.fromkeys([*found.warnings, *found.undetermined]):
         groups.setdefault(_remedy(text, found.ledger.unit), []).append(_sentence(text))
     return [Remark(tuple(texts), remedy) for remedy, texts in groups.items()]
+
+
+def _to(error: float) -> str:
+    return f"to a relative error of {error:.1e}" if error else "exactly"
 
 
 def _subject(found: Identification) -> str:
