@@ -71,6 +71,7 @@ with tempfile.TemporaryDirectory() as folder:
     Inference.patience = 10_000
     found = unweave.identify(served, journal=journal)
 server.shutdown()
+server.server_close()
 
 print(found.verdict())
 print(f"the server answered {Inference.num_answers} questions in all")
