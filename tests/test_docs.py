@@ -13,6 +13,7 @@ import contextlib
 import difflib
 import io
 import os
+import pkgutil
 import re
 import shlex
 import sys
@@ -21,6 +22,8 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+import unweave
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -208,3 +211,19 @@ def test_commands_named_in_the_text_exist():
             r"`(?:python )?((?:benchmarks|examples)/\w+\.py)", page.read_text(encoding="utf-8")
         ):
             assert (ROOT / script).is_file(), f"{_name(page)}: {script}"
+
+
+def test_names_of_the_reference_exist():
+    names = re.findall(
+        r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE
+    )
+    assert len(names) > 15
+    for name in names:
+        assert pkgutil.resolve_name(name).__doc__, name
+    public = {
+        getattr(unweave, name).__name__.rpartition(".")[2]
+        for name in unweave.__all__
+        if name != "__version__"
+    }
+    listed = {name.rpartition(".")[2] for name in names} | {"UnweaveError"}
+    assert public <= listed, f"not in docs/api.md: {sorted(public - listed)}"
