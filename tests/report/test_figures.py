@@ -71,6 +71,8 @@ def test_students_that_met_too_few_points_are_left_out():
     names = [attempt.name for attempt in attempts_of(result(details={"attempts": rows}))]
     assert names == ["6 tanh", "5 tanh"]
     assert [a.name for a in attempts_of(result(details={}))] == ["tanh", "erf"]
+    rungs = [(2, 184, 0.1, "stalled"), (6, 440, 1e-4, "target")]
+    assert [a.name for a in attempts_of(result(details={"rungs": rungs}))] == ["6 tanh", "2 tanh"]
 
 
 def test_the_ledger_shows_budget_and_stages():

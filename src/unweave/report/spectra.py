@@ -136,7 +136,9 @@ def attempts_of(found: Identification) -> list[Attempt]:
     Students that met few points exactly, before there were more, say nothing and are left out.
     """
     best: dict[str, Attempt] = {}
-    rows = found.details.get("attempts", [])
+    rows = list(found.details.get("attempts", []))
+    kind = found.activation or "units"
+    rows += [(kind, (width,), *rest) for width, *rest in found.details.get("rungs", [])]
     most = max((row[2] for row in rows), default=0)
     for activation, widths, num_points, residual, *_ in rows:
         name = f"{'-'.join(map(str, widths))} {activation}"
