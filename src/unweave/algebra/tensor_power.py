@@ -1,10 +1,10 @@
 """Exact symmetric tensors of order 4 with many components: the subspace power method with deflation.
 
 ``T = sum_i z_i w_i^4`` flattens to a symmetric matrix ``M = V D V'`` over half-vectorised matrices; the columns of V
-span the ``w_i w_i'``. ``u <- P_V(u u') u + sqrt(f (1 - f)) u`` with ``f = |P_V(u u')|^2`` climbs to a component, at the
-end with no shift and quadratically (Kileel and Pereira 2019). A component with coordinates ``alpha = V' w w'`` is taken
-out by keeping what is orthogonal to ``D^-1 alpha``: exactly the span of the other components. Here many starts climb at
-once and all new components of a round are taken out together, so that the work is in large matrix products.
+span the ``w_i w_i'``. ``u <- P_V(u u') u + sqrt(f (1 - f)) u`` with ``f = |P_V(u u')|^2`` climbs to a component, its
+shift vanishing on the way (Kileel and Pereira 2019). A component with coordinates ``alpha = V' w w'`` is taken out by
+keeping what is orthogonal to ``D^-1 alpha``: exactly the span of the other components. Here many starts climb at once
+and all new components of a round are taken out together, so that the work is in large matrix products.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def decompose_by_power(
         if not len(basis):
             break
         starts = rng.standard_normal((max(len(basis) // 4, 8), size))
-        limits, heights = climb_shifted(basis, starts)
+        # the slowest starts take most of the steps; others will find their components
+        limits, heights = climb_shifted(basis, starts, leave=len(starts) // 8)
         limits = limits[heights > 1 - ON_SPAN]
         limits = limits[merge_parallel(limits, np.ones(len(limits)), 1e-6)]
         if len(limits):
@@ -58,14 +59,22 @@ def decompose_by_power(
 
 
 def climb_shifted(
-    basis: np.ndarray, starts: np.ndarray, *, max_steps: int = 500, tolerance: float = 1e-14
+    basis: np.ndarray,
+    starts: np.ndarray,
+    *,
+    max_steps: int = 500,
+    tolerance: float = 1e-14,
+    leave: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Limits (n, d) of the power method on the span of orthonormal ``basis`` (k, d(d+1)/2), and their f."""
+    """Limits (n, d) of the power method on the span of orthonormal ``basis`` (k, d(d+1)/2), and their f.
+
+    When only ``leave`` starts have not settled, they are left where they are, with f = 0.
+    """
     u = starts / np.linalg.norm(starts, axis=1, keepdims=True)
     heights = np.zeros(len(u))
     active, size = np.arange(len(u)), u.shape[1]
     for _ in range(max_steps):
-        if not len(active):
+        if len(active) <= leave:
             break
         before = u[active]
         coordinates = half_vectorise(outer_squares(before)) @ basis.T
@@ -77,6 +86,7 @@ def climb_shifted(
         after /= np.linalg.norm(after, axis=1, keepdims=True)
         u[active], heights[active] = after, f
         active = active[np.linalg.norm(after - before, axis=1) > tolerance]
+    heights[active] = 0.0
     return u, heights
 
 
