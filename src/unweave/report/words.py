@@ -16,6 +16,24 @@ _REMEDIES = (
     ("budget", "Raise budget= (--budget), or leave it out."),
     ("time limit", "Give the run more time, or the widths with hidden= (--hidden)."),
     ("log-odds", "Nothing to do: only differences between classes can be seen behind a softmax."),
+    ("the journal was begun", "Check that it is the same model, or begin another journal."),
+    (
+        "the journal was not checked",
+        "Raise budget= (--budget), so that some stored answers can be asked again.",
+    ),
+    ("sent again", "Nothing to do: the answers arrived; a steadier server saves time."),
+    ("nan or infinity and were left out", "Check where these rows come from."),
+    ("repeat the input", "Nothing to do: they would have made the check too easy."),
+    ("read as a stream", "Nothing to do: every row is used."),
+    ("gaussian", "Nothing to do if the outcome is identified; otherwise give rows with Gaussian inputs."),
+    ("invisible in", "Widen the domain, or check the widths given with hidden= (--hidden)."),
+    ("the side it is active on", "Nothing to do: the function is the same on either side."),
+    ("units: their number", "Give more or more exact rows, or the width with hidden= (--hidden)."),
+    ("active in few rows", "Give more rows, or rows where these units are active."),
+    ("could be removed", "Run again with another seed=, or give the widths with hidden= (--hidden)."),
+    ("do not move in the data", "Move every input, or leave it out."),
+    ("faces; there may be more", "Name the number of units with hidden= (--hidden)."),
+    ("constant input", "Nothing to do: it is the same network."),
     ("probabilit", "Nothing to do: only differences between classes can be seen behind a softmax."),
     ("float16", "Ask a float32 or float64 copy of the model for more digits."),
     ("lower precision", "Ask a float64 copy of the model for more digits."),
@@ -166,6 +184,8 @@ def _subject(found: Identification) -> str:
 def _remedy(text: str, unit: str) -> str:
     lowered = text.lower()
     remedy = next((remedy for word, remedy in _REMEDIES if word in lowered), "")
+    if not remedy and ";" not in text:
+        return "The guide of the method says when this happens, and what it means."
     return (
         "Give more rows, or rows where these units bend."
         if unit == "rows" and remedy == _ASK_MORE
