@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from unweave.version import __version__
 
 if TYPE_CHECKING:
-    from unweave.result import Identification
+
+    class Result(Protocol):
+        """Anything that says which method it comes from."""
+
+        @property
+        def method(self) -> str: ...
+
 
 SOFTWARE = f"""@software{{unweave,
   title   = {{unweave: from a black box back to its weights, with a certificate}},
@@ -88,28 +94,37 @@ BY_METHOD = {
     "relu-layers": ("carlini2020",),
     "relu-samples": ("awasthi2021", "transtrum2012"),
     "ridge": ("tropp2007",),
+    **dict.fromkeys(
+        ("closed-form", "levenberg-marquardt", "trust-region", "descent", "perturbed-descent"),
+        ("soltanolkotabi2017",),
+    ),
 }
 """Which entries a method rests on; a method that is not listed is cited by the software alone."""
 
 
-def keys_of(found: Identification) -> tuple[str, ...]:
+def keys_of(found: Result) -> tuple[str, ...]:
     """Keys of the entries a result rests on, the method's own first."""
+    from unweave.result import Identification
+
     keys = BY_METHOD.get(found.method, ())
-    return (*keys, "more2011") if found.precision is not None else tuple(keys)
+    measured = (
+        isinstance(found, Identification) and found.precision is not None and found.ledger.unit == "queries"
+    )
+    return (*keys, "more2011") if measured else tuple(keys)
 
 
-def bibtex(found: Identification | None = None) -> str:
+def bibtex(found: Result | None = None) -> str:
     """BibTeX of the software and of what ``found`` rests on; of every method without ``found``."""
     keys = tuple(ENTRIES) if found is None else keys_of(found)
     return "\n\n".join([SOFTWARE, *(ENTRIES[key] for key in keys)])
 
 
-def citation(found: Identification | None = None) -> None:
+def citation(found: Result | None = None) -> None:
     """Print BibTeX for the methods a result has used, and for the software.
 
     Parameters
     ----------
     found
-        A result; every method is cited when it is not given.
+        A result of ``identify``, ``learn`` or ``fit``; every method is cited when it is not given.
     """
     print(bibtex(found))
