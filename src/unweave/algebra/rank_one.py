@@ -102,11 +102,12 @@ def ascend_spectral_norm(
     gamma: float = 2.0,
     tolerance: float = 1e-5,
     max_steps: int = 200,
-    power_steps: int = 4,
+    power_steps: int = 60,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Algorithm 3 from elements with coordinates ``starts`` (n, k): leading eigenvectors and eigenvalues.
 
-    ``power_steps`` warm power iterations replace the eigendecomposition of each step; 0 asks for the latter.
+    Warm power iterations, at most ``power_steps``, replace the eigendecomposition of a step wherever they settle to
+    rounding on an eigenvalue above ``sqrt(1/2)``: the squares of all eigenvalues sum to 1, so it is the largest.
     """
     c = starts / np.linalg.norm(starts, axis=1, keepdims=True)
     matrices = span.matrices(c)
@@ -131,15 +132,27 @@ def ascend_spectral_norm(
 
 
 def _leading(matrices: np.ndarray, warm: np.ndarray, power_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvectors of the largest eigenvalue; power iteration on M + I, whose spectrum lies in [0, 2]."""
-    if not power_steps:
-        values, vectors = np.linalg.eigh(matrices)
-        return vectors[:, :, -1], values[:, -1]
-    u = warm
+    """Largest eigenvalues of matrices of Frobenius norm 1, with eigenvectors, from nearby ones."""
+    u, value = warm.copy(), np.zeros(len(warm))
+    unsettled = np.arange(len(warm))
+    left = matrices
     for _ in range(power_steps):
-        u = np.einsum("nij,nj->ni", matrices, u) + 0.3 * u
-        u /= np.linalg.norm(u, axis=1, keepdims=True)
-    return u, np.einsum("ni,nij,nj->n", u, matrices, u)
+        before = u[unsettled]
+        after = np.matmul(left, before[:, :, None])[:, :, 0]
+        size = np.linalg.norm(after, axis=1)
+        after /= np.maximum(size, 1e-300)[:, None]
+        u[unsettled], value[unsettled] = after, size
+        far = np.max(np.abs(after - before), axis=1) > 1e-13
+        if not far.any():
+            unsettled = unsettled[:0]
+            break
+        if np.mean(far) < 0.7:
+            unsettled, left = unsettled[far], left[far]
+    rest = np.union1d(unsettled, np.flatnonzero(value**2 <= 0.5 + 1e-9))
+    if len(rest):
+        values, vectors = np.linalg.eigh(matrices[rest])
+        u[rest], value[rest] = vectors[:, :, -1], values[:, -1]
+    return u, value
 
 
 def polish_components(span: MatrixSpan, vectors: np.ndarray, *, max_steps: int = 8) -> np.ndarray:

@@ -8,18 +8,22 @@ widths must be given, the number of inputs is m0, and there is one output with w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from unweave import activations as act
+from unweave.activations import Activation
 from unweave.algebra.a_posteriori import check_components
-from unweave.algebra.matrix_span import estimate_span
+from unweave.algebra.matrix_span import MatrixSpan, estimate_span
 from unweave.algebra.rank_one import ascend_spectral_norm, cluster_directions
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span_layers import Deparametrised
 from unweave.oracles.meter import Meter
 from unweave.probes.derivatives import Differences, estimate_gradients, estimate_hessians
+
+BLOCK = 100
+"""Hessians asked for at a time; the questions of a thousand would fill a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -33,94 +37,162 @@ class StatedOptions:
     descent_steps: int = 500_000
 
 
+@dataclass(frozen=True)
+class StatedWeights:
+    """What sections 4 and 6.1 give: unit vectors in no order, and the layer each is attributed to."""
+
+    span: MatrixSpan
+    vectors: np.ndarray = field(repr=False)
+    lambdas: np.ndarray = field(repr=False)
+    """Largest eigenvalue of every limit of the ascent."""
+    energy: np.ndarray = field(repr=False)
+    """``I(w)`` of each vector."""
+    first: np.ndarray
+    """Whether each vector is attributed to the first layer."""
+
+    @property
+    def rows(self) -> np.ndarray:
+        return self.vectors[self.first]
+
+    @property
+    def entangled(self) -> np.ndarray:
+        return self.vectors[~self.first]
+
+
 def recover_as_stated(meter: Meter, problem: Problem, activation: str, options: StatedOptions) -> Finding:
     """The whole pipeline; every stage leaves its figures in ``details``."""
     hidden = problem.hidden
     if hidden is None or len(hidden) != 2 or meter.output_size != 1 or hidden[0] != meter.input_size:
         return Finding(None, "as stated, the method needs hidden=(m0, m1) with m0 inputs, and one output")
-    (m0, m1), rng = hidden, problem.rng(200)
+    rng = problem.rng(200)
+    found = find_weights(meter, hidden, rng, options)
+    model, parameters, loss = fit_rest(meter, found.rows, found.entangled, act.get(activation), rng, options)
+    details = {
+        "hessian_spectrum": found.span.spectrum,
+        "span_basis": found.span.basis,
+        "components": found.vectors,
+        "lambda_1": found.lambdas,
+        "energy": found.energy,
+        "first_layer": found.rows,
+        "entangled": found.entangled,
+        "checks": check_components(found.span, found.vectors).to_dict(),
+        "mse": loss,
+    }
+    return Finding(model.network(parameters), details=details)
+
+
+def find_weights(
+    meter: Meter, widths: tuple[int, ...], rng: np.random.Generator, options: StatedOptions
+) -> StatedWeights:
+    """Secs 4 and 6.1: the span of Hessians, its rank-one elements, and their attribution to layers."""
+    m0, m1 = widths
     steps = Differences("forward", options.step, options.step)
     points = rng.standard_normal((options.num_hessians, m0))
     points *= np.sqrt(m0) / np.linalg.norm(points, axis=1, keepdims=True)
     with meter.stage("hessians"):
-        hessians = estimate_hessians(meter, points, steps)[:, 0]
+        blocks = [points[i : i + BLOCK] for i in range(0, len(points), BLOCK)]
+        hessians = np.concatenate([estimate_hessians(meter, block, steps)[:, 0] for block in blocks])
     span = estimate_span(hessians, dimension=m0 + m1)
     starts = rng.standard_normal((options.num_starts, span.dimension))
     limits, lambdas = ascend_spectral_norm(span, starts, gamma=options.gamma)
     vectors = cluster_directions(limits, m0 + m1, rng)
     with meter.stage("attribution"):
         energy = gradient_energy(meter, vectors, steps)
-    order = np.argsort(-energy)
-    rows, entangled = vectors[order[:m0]], vectors[order[m0:]]
-    x = rng.standard_normal((10 * (m0 + m1), m0))
-    with meter.stage("reconstruction"):
-        y = meter.ask(x)[:, 0]
-    phi = act.get(activation)
-    profiles = np.linalg.lstsq(rows.T, entangled.T, rcond=1e-10)[0].T
-    model = Deparametrised(rows, profiles, phi, free_outputs=False)
-    rate = 0.5 if phi.name == "sigmoid" else 0.025
-    parameters, loss = descend(model, x, y, rng, rate=rate, num_steps=options.descent_steps)
-    details = {
-        "hessian_spectrum": span.spectrum,
-        "span_basis": span.basis,
-        "components": vectors,
-        "lambda_1": lambdas,
-        "energy": energy,
-        "first_layer": rows,
-        "entangled": entangled,
-        "checks": check_components(span, vectors).to_dict(),
-        "mse": loss / float(np.mean(y**2)),
-    }
-    return Finding(model.network(parameters), details=details)
+    first = np.zeros(m0 + m1, dtype=bool)
+    first[np.argsort(-energy)[:m0]] = True
+    return StatedWeights(span, vectors, lambdas, energy, first)
+
+
+def gradient_norms(
+    meter: Meter, vectors: np.ndarray, times: np.ndarray, differences: Differences
+) -> np.ndarray:
+    """``|grad f(t w)|`` (k, times) for unit vectors (k, d): the trajectories that tell the layers apart."""
+    points = (vectors[:, None, :] * times[None, :, None]).reshape(-1, meter.input_size)
+    gradients = estimate_gradients(meter, points, differences)
+    return np.sqrt(np.sum(gradients**2, axis=(1, 2))).reshape(len(vectors), len(times))
 
 
 def gradient_energy(meter: Meter, vectors: np.ndarray, differences: Differences) -> np.ndarray:
     """``I(w)`` of sec. 6.1 for unit vectors (k, d): large for first-layer weights of saturating networks."""
-    times = np.arange(-19.0, 21.0)
-    points = (vectors[:, None, :] * times[None, :, None]).reshape(-1, meter.input_size)
-    gradients = estimate_gradients(meter, points, differences)
-    return np.sum(gradients**2, axis=(1, 2)).reshape(len(vectors), len(times)).sum(axis=1)
+    norms = gradient_norms(meter, vectors, np.arange(-19.0, 21.0), differences)
+    return np.sum(norms**2, axis=1)
+
+
+def fit_rest(
+    meter: Meter,
+    rows: np.ndarray,
+    entangled: np.ndarray,
+    phi: Activation,
+    rng: np.random.Generator,
+    options: StatedOptions,
+) -> tuple[Deparametrised, np.ndarray, float]:
+    """Sec. 6.2 for given weights: the model, its parameters, and the relative mean square error of the fit."""
+    x = rng.standard_normal((10 * (len(rows) + len(entangled)), meter.input_size))
+    with meter.stage("reconstruction"):
+        y = meter.ask(x)[:, 0]
+    profiles = np.linalg.lstsq(rows.T, entangled.T, rcond=1e-10)[0].T
+    model = Deparametrised(rows, profiles, phi, free_outputs=False)
+    rate = 0.5 if phi.name == "sigmoid" else 0.025
+    start = draw_start(model, rng)
+    parameters, loss = descend(model, start, x, y, rate=rate, num_steps=options.descent_steps)
+    return model, parameters, loss / float(np.mean(y**2))
+
+
+def draw_start(model: Deparametrised, rng: np.random.Generator) -> np.ndarray:
+    """D2 = D3 = 1, the rest N(0, 0.1); the outputs are as in the paper's class."""
+    (m0, m1), sd = model.sizes, np.sqrt(0.1)
+    d1, w, z = (sd * rng.standard_normal(size) for size in (m1, m0, m1))
+    return np.concatenate([d1, np.ones(2 * m0), w, z, np.ones(m1), [0.0]])
 
 
 def descend(
-    problem: Deparametrised,
+    model: Deparametrised,
+    start: np.ndarray,
     x: np.ndarray,
     y: np.ndarray,
-    rng: np.random.Generator,
     *,
     rate: float,
     num_steps: int,
     stall: float = 1e-13,
 ) -> tuple[np.ndarray, float]:
-    """Plain gradient descent as stated: D2 = D3 = 1, the rest N(0, 0.1); the loss is the mean square error.
+    """Plain gradient descent on the mean square error over D1, D2, D3, w and z.
 
     Stops early when the loss has not fallen by a relative ``stall`` over a thousand steps.
     """
-    m0, m1 = problem.sizes
-    sd = np.sqrt(0.1)
-    p = np.concatenate(
-        [
-            sd * rng.standard_normal(m1),
-            np.ones(2 * m0),
-            sd * rng.standard_normal(m0),
-            sd * rng.standard_normal(m1),
-            np.ones(m1),
-            [0.0],
-        ]
-    )
-    t = x @ problem.rows.T
-    free = np.ones(len(p), dtype=bool)
-    free[-m1 - 1 :] = problem.free_outputs
+    p, t = start.copy(), x @ model.rows.T
+    d1, d2, d3, w, z, *_ = model.split(p)
     last, loss = np.inf, np.inf
+    profiles, factor = model.profiles, 2 * rate / len(y)
     for step in range(num_steps):
-        outputs, jacobian = problem.linearise(p, t)
-        r = outputs - y
-        loss = float(r @ r) / len(r)
-        if not np.isfinite(loss) or loss == 0.0:
-            break
+        g, g1 = _centred(model.phi, t * d3 + w)
+        q = (g * d2) @ profiles.T
+        h, h1 = _centred(model.phi, q * d1 + z)
+        r = np.sum(h, axis=1) - y
         if step % 1000 == 0:
-            if last - loss <= stall * loss:
-                break
+            loss = float(r @ r) / len(r)
+            if not np.isfinite(loss) or loss == 0.0 or last - loss <= stall * loss:
+                return p, loss
             last = loss
-        p = p - rate * 2 * np.where(free, r @ jacobian, 0.0) / len(r)
-    return p, loss
+        h1 *= (factor * r)[:, None]
+        back = (h1 * d1) @ profiles
+        outer = back * d2
+        outer *= g1
+        change_2 = np.einsum("ij,ij->j", back, g)
+        d1 -= np.einsum("ij,ij->j", h1, q)
+        d2 -= change_2
+        d3 -= np.einsum("ij,ij->j", outer, t)
+        w -= np.sum(outer, axis=0)
+        z -= np.sum(h1, axis=0)
+    r = model.linearise(p, t)[0] - y
+    return p, float(r @ r) / len(r)
+
+
+def _centred(phi: Activation, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """``phi - phi(0)`` and its derivative; for tanh and sigmoid from one hyperbolic tangent."""
+    if phi.name == "tanh":
+        value = np.tanh(s)
+        return value, 1 - value**2
+    if phi.name == "sigmoid":
+        value = 0.5 * np.tanh(0.5 * s)
+        return value, 0.25 - value**2
+    return phi(s) - float(phi(np.zeros(1))[0]), phi.first(s, np)
