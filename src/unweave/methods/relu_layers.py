@@ -21,6 +21,7 @@ from unweave.methods.relu_first_layer import FirstLayer, find_first_layer, sharp
 from unweave.methods.relu_preactivation import (
     PreActivation,
     absorb,
+    complete_weights,
     explains,
     read_active_weights,
     start_unit,
@@ -73,7 +74,10 @@ class ReluLayers:
         for _ in range(self.max_rounds):
             if time.monotonic() > deadline or not _mostly_complete(second.units):
                 break
-            wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng)
+            complete = second.complete()
+            if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
+                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)
+            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng)
             if not wrong:
                 return stack.finding(0.0)
             second = self._add_units(inquiry, first, kinks, second, rng)
@@ -105,6 +109,8 @@ class ReluLayers:
                     units = self._trace_units(inquiry, planes, kinks, units, rng)
                     orientation = orient_first_layer(planes, units)
             orientation = np.where(orientation == 0, orient_first_layer(planes, units), orientation)
+            for unit in units:
+                complete_weights(unit, planes, orientation)
             units = _distinct(units, planes)
             found, predicted, left = audit(units, planes, first.lines, first.kinks)
             units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
@@ -189,6 +195,10 @@ class SecondLayer:
 
     units: list[PreActivation]
     orientation: np.ndarray
+
+    def complete(self) -> SecondLayer:
+        """The units all of whose weights are known."""
+        return SecondLayer([unit for unit in self.units if unit.known.all()], self.orientation)
 
 
 def _spread_points(

@@ -101,6 +101,25 @@ def absorb(unit: PreActivation, planes: Planes, kink: Planes, tolerance: float =
     return False
 
 
+def complete_weights(
+    unit: PreActivation, planes: Planes, orientation: np.ndarray, tolerance: float = 1e-5
+) -> None:
+    """Learn unknown weights of first-layer units that are active at the kink from the gradient there.
+
+    With the first layer oriented, ``gradient = sum_i B_i s_i n_i`` over its active units. Nothing is learnt unless
+    the gradient has more entries than there are weights open, and all of them agree.
+    """
+    active = unit.sides == orientation
+    missing = np.flatnonzero(~unit.known & active)
+    if not 0 < len(missing) < planes.normals.shape[1] or not orientation.all():
+        return
+    rows = orientation[:, None] * planes.normals
+    rest = unit.gradient - np.where(unit.known & active, unit.weights, 0.0) @ rows
+    weights = np.linalg.lstsq(rows[missing].T, rest, rcond=None)[0]
+    if np.linalg.norm(weights @ rows[missing] - rest) <= tolerance * np.linalg.norm(unit.gradient):
+        unit.weights[missing], unit.known[missing] = weights, True
+
+
 def read_active_weights(
     planes: Planes, kinks: Planes, units: list[PreActivation], orientation: np.ndarray
 ) -> tuple[list[PreActivation], np.ndarray]:
