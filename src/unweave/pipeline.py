@@ -164,13 +164,15 @@ class _Run:
 
     def _choose(self, precision: Precision, growth: Growth) -> list[Choice]:
         """Look at what the choice depends on, asking no more than it needs."""
-        piecewise_linear = False
+        piecewise_linear, exact = False, precision.kind == "float64"
         undecided = self.method == "auto" and self.activation == "auto"
         two_valued = self._two_valued()
         if undecided and not two_valued and growth in (Growth.LINEAR, Growth.UNSEEN):
-            piecewise_linear = is_piecewise_linear(self.meter, precision, self._rng(6))
+            num_segments = 6 if exact else 12
+            piecewise_linear = is_piecewise_linear(
+                self.meter, precision, self._rng(6), num_segments=num_segments
+            )
         reach = self.meter.domain.reach(self.meter.input_size)
-        exact = precision.kind == "float64"
         traits = Traits(growth, reach, exact, piecewise_linear, self.meter.input_size, two_valued)
         return choose(self.method, self.activation, traits)
 

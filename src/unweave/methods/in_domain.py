@@ -28,6 +28,8 @@ from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
 STAGE = "points in the domain"
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
+COARSE = 1e-6
+"""Relative error of the answers from which on a fit is repeated with more of them."""
 
 
 class InDomain:
@@ -53,7 +55,10 @@ class InDomain:
 
             empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
             pool = Pool(*empty, more_points)
-            return _recover(pool, problem, self.effort)
+            found = _recover(pool, problem, self.effort)
+            if found.network is None or not found.network.hidden or problem.precision.relative < COARSE:
+                return found
+            return _recover_from_more(pool, problem, self.effort, found)
 
 
 def recover_from_samples(
@@ -88,6 +93,21 @@ def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
     if not fit.minimal:
         undetermined = (*undetermined, "units: one of them could be removed")
     return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
+
+
+def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
+    """The network of ``first`` fitted and pruned again on four times its points; ``first`` if nothing fits.
+
+    With coarse answers the fewest points that let a student fit may leave units that more points do without.
+    """
+    network = first.network
+    assert network is not None
+    widths, activation = network.hidden, network.activations[0]
+    once = replace(effort, min_points=4 * len(pool.x), max_points=4 * len(pool.x) + 1)
+    again = _recover(pool, replace(problem, hidden=widths, activations=(activation,)), once)
+    if again.network is None:
+        return first
+    return replace(again, alternatives={**first.alternatives, **again.alternatives})
 
 
 def _candidates(problem: Problem) -> list[Candidate]:
