@@ -7,6 +7,17 @@ from unweave.report.account import ledger, timings
 from unweave.report.agreement import outputs
 from unweave.report.drawing import network
 from unweave.report.heat import weights
+from unweave.report.landscape import landscape
 from unweave.report.spectra import residuals, spectrum, units
 
-__all__ = ["ledger", "network", "outputs", "residuals", "spectrum", "timings", "units", "weights"]
+__all__ = [
+    "landscape",
+    "ledger",
+    "network",
+    "outputs",
+    "residuals",
+    "spectrum",
+    "timings",
+    "units",
+    "weights",
+]
