@@ -17,7 +17,7 @@ import numpy as np
 
 from unweave.algebra.symmetric import multi_indices, packed_length, positions
 
-BLOCK = 4
+BLOCK = 3
 """Indices a block of low parts; fewer waste less work, more make better shapes for the GEMM."""
 
 
@@ -28,7 +28,7 @@ class PowerSums:
         self.size, self.order = size, order
         self._plan = _plan(size + 1, order)
         widest = max(self._plan.num_low, self._plan.num_high)
-        self.chunk_rows = int(np.clip(500_000 // widest, 128, 2048))
+        self.chunk_rows = int(np.clip(100_000 // widest, 512, 4096))
 
     def add(self, x: np.ndarray, weights: np.ndarray, totals: np.ndarray) -> None:
         """Add the sums over rows x (n, d) with each column of ``weights`` (n, q) to ``totals`` (q, length)."""
