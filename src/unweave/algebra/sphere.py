@@ -9,6 +9,7 @@ distance by the same amount.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -30,8 +31,8 @@ def nearest_signs(
     m = matrix.shape[1]
     small = 1e-7 * max(float(np.linalg.norm(matrix, 2)), 1e-300)
     stacked = np.vstack([matrix, small * np.eye(m)])
-    q, r, order = scipy.linalg.qr(stacked, mode="economic", pivoting=True)
-    q, r, order = np.asarray(q), np.asarray(r), np.asarray(order)
+    factors: Any = scipy.linalg.qr(stacked, mode="economic", pivoting=True)
+    q, r, order = factors
     padded = np.concatenate([target, np.zeros(m)])
     right = q.T @ padded
     rest = float(padded @ padded - right @ right)

@@ -211,6 +211,15 @@ class _Rows:
         layout, fit = self.narrow(found, search)
         count = _num_rows(self, layout)
         ridges, misfit = self.refit(self.ridges(layout, fit.parameters), count, found.noise)
+        for _ in range(len(ridges.planes) - 1):
+            without = np.arange(len(ridges.planes)) != int(np.argmax(ridges.planes.errors))
+            trial = replace(ridges, planes=ridges.planes.take(without))
+            trial, after = self.refit(trial, count, found.noise)
+            # one unit fewer is the better explanation (Bayesian criterion; misfits have the freedom taken off)
+            num_removed, num_residuals = self.x.shape[1] + self.y.shape[1], count * self.y.shape[1]
+            if after > misfit * np.exp(0.5 * num_removed * (np.log(num_residuals) - 1) / num_residuals):
+                break
+            ridges, misfit = trial, after
         return Opinion(ridges, misfit, count)
 
     def ridges(self, layout: Layout, parameters: np.ndarray) -> RidgeSum:

@@ -2,9 +2,9 @@
 
 The affine part of a sum of relu units is ``beta = sum_i s_i v_i``, v_i half the bends. Least squares on noisy rows
 gives both with their joint covariance, so for the true signs ``beta - sum_i s_i v_i`` is a normal vector of known
-covariance: its squared length is a chi-square variable. The signs of least squared length are taken; signs that other choices of
-nearly the same length disagree on are not determined; and if even the best is too long, the affine part is not one of
-relu units alone.
+covariance: its squared length is a chi-square variable. The signs of least squared length are taken; signs
+that other choices of nearly the same length disagree on are not determined; and if even the best is too long, the
+affine part is not one of relu units alone.
 """
 
 from __future__ import annotations
