@@ -17,12 +17,17 @@ if TYPE_CHECKING:
     from unweave.comparison import Comparison, compare
     from unweave.domains import Ball, Box, Everywhere, Normal
     from unweave.errors import Outcome, UnweaveError
+    from unweave.fitting import FittedNetwork, fit
+    from unweave.global_minimum import GlobalCertificate, Verdict, certify
+    from unweave.halfspaces import Halfspaces
     from unweave.learning import learn
+    from unweave.methods.high_threshold import HighThreshold
     from unweave.network import Network
     from unweave.oracles.http_model import ServedModel
     from unweave.oracles.resolve import resolve
     from unweave.pipeline import identify
     from unweave.result import Identification, load
+    from unweave.shallow.grid import LandscapeGrid, landscape
 
 _HOME = {
     "Ball": "domains",
@@ -30,15 +35,24 @@ _HOME = {
     "Certificate": "certificate",
     "Comparison": "comparison",
     "Everywhere": "domains",
+    "FittedNetwork": "fitting",
+    "GlobalCertificate": "global_minimum",
+    "Halfspaces": "halfspaces",
+    "HighThreshold": "methods.high_threshold",
     "Identification": "result",
+    "LandscapeGrid": "shallow.grid",
     "Network": "network",
     "Normal": "domains",
     "Outcome": "errors",
     "ServedModel": "oracles.http_model",
     "UnweaveError": "errors",
+    "Verdict": "global_minimum",
+    "certify": "global_minimum",
     "citation": "citations",
     "compare": "comparison",
+    "fit": "fitting",
     "identify": "pipeline",
+    "landscape": "shallow.grid",
     "learn": "learning",
     "load": "result",
     "resolve": "oracles.resolve",
@@ -50,16 +64,25 @@ __all__ = [
     "Certificate",
     "Comparison",
     "Everywhere",
+    "FittedNetwork",
+    "GlobalCertificate",
+    "Halfspaces",
+    "HighThreshold",
     "Identification",
+    "LandscapeGrid",
     "Network",
     "Normal",
     "Outcome",
     "ServedModel",
     "UnweaveError",
+    "Verdict",
     "__version__",
+    "certify",
     "citation",
     "compare",
+    "fit",
     "identify",
+    "landscape",
     "learn",
     "load",
     "plots",

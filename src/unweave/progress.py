@@ -38,3 +38,10 @@ class StageProgress:
 
             limit = "" if budget is None else f" of {budget:,}"
             self._status.update(escape(f"{stage}: {spent:,}{limit} {self._unit}"))
+
+    def line(self, text: str) -> None:
+        """Show a text of one's own."""
+        if self._status is not None:
+            from rich.markup import escape
+
+            self._status.update(escape(text))

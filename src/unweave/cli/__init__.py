@@ -1,6 +1,7 @@
 """The command line: parsing and printing only.
 
-Exit status: 0 identified, 3 partly identified, 4 not identified; ``compare`` 0 same, 1 different; 2 bad usage
+Exit status: 0 identified, 3 partly identified, 4 not identified; ``compare`` 0 same, 1 different; ``certify`` and
+``fit`` 0 global minimum, 1 not a minimum, 3 stationary, 4 undecided; 2 bad usage
 or input; 70 an error of ours; 130 interrupted. Verdicts go to stdout; progress and errors, one line each, to
 stderr. One file a command; nothing heavy is imported before a command runs.
 """
@@ -28,6 +29,9 @@ COMMANDS = {
     "identify": "Recover the weights of a model from its answers alone.",
     "learn": "Recover a network from recorded inputs and answers, without access to the model.",
     "compare": "Compare two networks up to the symmetries no observer can see.",
+    "fit": "Fit a network with one hidden layer to samples, with a certificate of global optimality.",
+    "certify": "Say whether a trained network is a global minimum of its training loss.",
+    "landscape": "Measure how often local search meets no spurious minimum, over a grid.",
     "demo": "Hide a network behind a function, find it again, and compare.",
     "doctor": "Show what a bug report needs to know about this installation.",
 }

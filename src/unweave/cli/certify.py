@@ -1,0 +1,61 @@
+"""``unweave certify``: is a trained network a global minimum of its training loss?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+
+def certify(
+    network: str,
+    data: Path,
+    /,
+    *,
+    output_weights: str = "train",
+    truth: str | None = None,
+    json: Path | None = None,
+    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
+    debug: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Say what can be proved about a trained network as a minimum of its loss.
+
+    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
+    usage or input.
+
+    Parameters
+    ----------
+    network
+        One hidden layer and one linear output: .safetensors, .npz, .onnx, or module:attribute.
+    data
+        The training samples: an .npz file with arrays x (n, inputs) and y (n,), or parquet with a column y.
+    output_weights
+        train: the loss over both layers; fixed: over the hidden weights alone.
+    truth
+        The planted network the labels come from, where it is known.
+    json
+        Write the certificate as JSON here.
+    allow_pickle
+        Load pickled models too; a pickle can run any code.
+    debug
+        Show tracebacks.
+    """
+    from unweave.global_minimum import certify as judge
+    from unweave.oracles.resolve import resolve_network
+    from unweave.shallow.data import read_samples
+
+    x, y = read_samples(data)
+    trained = resolve_network(network, allow_pickle=allow_pickle)
+    planted = None if truth is None else resolve_network(truth, allow_pickle=allow_pickle)
+    certificate = judge(trained, x, y, output_weights=output_weights, truth=planted)
+    if json is not None:
+        from json import dumps
+
+        from unweave.exports.write import require_writable
+
+        require_writable(json)
+        json.write_text(dumps(certificate.to_dict(), indent=2, allow_nan=False) + "\n")
+    print(trained.describe())
+    print(certificate)
+    return certificate.verdict.exit_status

@@ -1,0 +1,141 @@
+"""Levenberg-Marquardt steps for a shallow network, in whichever system fits: dual, primal or matrix-free.
+
+The loop and the damping are those of ``levenberg_marquardt.descend``; only the damped least-squares solve differs.
+*Dual* (n x n, for n <= p) uses the Gram matrix by its Khatri-Rao formula and never forms the Jacobian. *Primal*
+(p x p) forms it. *Matrix-free* solves by conjugate gradients with one pass over the data a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from unweave.refine.levenberg_marquardt import Minimum, Settings, descend
+from unweave.shallow.loss import LocalLoss, ShallowLoss
+
+LARGEST_SYSTEM = 3000
+"""Neither Gram matrix is factored beyond this size."""
+LARGEST_JACOBIAN = 30_000_000
+"""Entries of a Jacobian that may be formed."""
+
+
+def choose_system(num_samples: int, num_parameters: int) -> str:
+    """``"dual"``, ``"primal"`` or ``"matrix-free"``."""
+    if num_samples <= num_parameters:
+        return "dual" if num_samples <= LARGEST_SYSTEM else "matrix-free"
+    fits = num_parameters <= LARGEST_SYSTEM and num_samples * num_parameters <= LARGEST_JACOBIAN
+    return "primal" if fits else "matrix-free"
+
+
+def fit_shallow(
+    loss: ShallowLoss,
+    start: np.ndarray,
+    *,
+    system: str | None = None,
+    settings: Settings | None = None,
+    watch: Callable[[LocalLoss], None] | None = None,
+) -> Minimum:
+    """Minimise the loss from ``start``; ``watch`` sees every accepted point."""
+    chosen = choose_system(loss.num_samples, loss.num_parameters) if system is None else system
+    scale = float(np.sqrt(np.mean(loss.y**2))) or 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        return descend(
+            ShallowProblem(loss, chosen, watch), np.array(start, dtype=np.float64), scale, settings
+        )
+
+
+class ShallowProblem:
+    """The least-squares problem as ``descend`` takes it."""
+
+    def __init__(self, loss: ShallowLoss, system: str, watch: Callable[[LocalLoss], None] | None = None):
+        self._loss, self._system, self._watch = loss, system, watch
+
+    @property
+    def num_residuals(self) -> int:
+        return self._loss.num_samples
+
+    def expand(self, theta: np.ndarray, coarse: bool) -> ShallowExpansion:
+        here = self._loss.at(theta)
+        if self._watch is not None:
+            self._watch(here)
+        return ShallowExpansion(here, self._system)
+
+
+class ShallowExpansion:
+    """The damped system at one point."""
+
+    def __init__(self, here: LocalLoss, system: str):
+        self._here = here
+        self._r = here.residual
+        self._gradient = here.pull(self._r)
+        self._unit = max(_mean_square(here), 1e-300)
+        self.loss = float(self._r @ self._r)
+        self._jacobian = here.jacobian() if system == "primal" else None
+        self._matrix = None
+        if system == "dual":
+            self._matrix = here.gram()
+        elif self._jacobian is not None:
+            self._matrix = self._jacobian.T @ self._jacobian
+
+    def propose(
+        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
+    ) -> tuple[np.ndarray, float, float] | None:
+        shift = damping * self._unit
+        try:
+            solve = self._solver(shift)
+        except LinAlgError:
+            return None
+        theta, loss = self._here.theta, self._here.loss
+        v = -solve(self._r)
+        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(theta)))
+        if length > reach:
+            v *= reach / length
+        predicted = float(v @ (shift * v - self._gradient))
+        trial = theta + v
+        if geodesic:
+            moved = (loss.residual(theta + difference * v) - self._r) / difference
+            curvature = (2 / difference) * (moved - self._here.push(v))
+            if np.all(np.isfinite(curvature)):
+                bend = -solve(curvature)
+                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
+                    trial = trial + 0.5 * bend
+        after = loss.residual(trial)
+        value = float(after @ after)
+        return trial, value if np.isfinite(value) else float("inf"), predicted
+
+    def _solver(self, shift: float) -> Callable[[np.ndarray], np.ndarray]:
+        """``b -> (J'J + shift I)^-1 J' b``."""
+        if self._matrix is None:
+            return lambda b: self._conjugate_gradients(self._here.pull(b), shift)
+        matrix = self._matrix.copy(order="F")
+        matrix[np.diag_indices_from(matrix)] += shift
+        factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        if self._jacobian is None:
+            return lambda b: self._here.pull(cho_solve(factor, b, check_finite=False))
+        return lambda b: cho_solve(factor, self._here.pull(b), check_finite=False)
+
+    def _conjugate_gradients(self, b: np.ndarray, shift: float, most: int = 200) -> np.ndarray:
+        """``(J'J + shift I)^-1 b`` to three digits, which is what a damped step is worth."""
+        x, r = np.zeros_like(b), b.copy()
+        direction, size = r.copy(), float(r @ r)
+        goal = 1e-6 * size
+        for _ in range(most):
+            if size <= goal:
+                break
+            product = self._here.pull(self._here.push(direction)) + shift * direction
+            step = size / float(direction @ product)
+            x += step * direction
+            r -= step * product
+            before, size = size, float(r @ r)
+            direction = r + (size / before) * direction
+        return x
+
+
+def _mean_square(here: LocalLoss) -> float:
+    """``trace(J'J) / p`` without J."""
+    squares = np.sum(here.slope**2, axis=-1) @ np.sum(here.loss.x**2, axis=-1)
+    if here.loss.output is None:
+        squares += np.sum(here.phi**2)
+    return float(squares) / here.loss.num_parameters

@@ -1,0 +1,69 @@
+"""A logistic curve through success counts, where it crosses 1/2, and how well that is known.
+
+``P(success) = 1 / (1 + exp(-b (t - c)))``. The crossing c and the slope b maximise the likelihood; the interval holds
+every c whose best likelihood is within the 95 % quantile of the likelihood ratio. Counts that change from none to
+all between neighbouring points (where no finite slope is best) need no special case: the slope is bounded by one that
+turns within a hundredth of the grid, and the crossing is the middle of all equally good ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_expit
+
+QUANTILE = 3.841
+"""Of chi squared with one degree of freedom at 95 %."""
+
+
+@dataclass(frozen=True)
+class LogisticFit:
+    """``low`` and ``high`` bound the crossing with 95 % confidence; infinite where the grid does not reach."""
+
+    crossing: float
+    low: float
+    high: float
+    slope: float
+
+    def __call__(self, t: np.ndarray) -> np.ndarray:
+        return expit(self.slope * (np.asarray(t) - self.crossing))
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.crossing:.2f} (95 %: {self.low:.2f} to {self.high:.2f})"
+
+
+def fit_logistic(t: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> LogisticFit | None:
+    """None when every trial succeeded, none did, or there are fewer than two points."""
+    t, successes, trials = (np.asarray(values, dtype=np.float64) for values in (t, successes, trials))
+    total = float(successes.sum())
+    if len(np.unique(t)) < 2 or total in (0.0, float(trials.sum())):
+        return None
+    spacing = float(np.min(np.diff(np.unique(t))))
+    span = float(np.ptp(t))
+    centres = np.linspace(t.min() - span, t.max() + span, 6001)
+    slopes = np.geomspace(0.02 / span, 100 / spacing, 160)
+    rising = np.corrcoef(t, successes / trials)[0, 1] >= 0
+    slopes = slopes if rising else -slopes
+    best = np.full(len(centres), -np.inf)
+    choice = np.zeros(len(centres))
+    for slope in slopes:
+        z = slope * (t[:, None] - centres[None, :])
+        likelihood = successes @ log_expit(z) + (trials - successes) @ log_expit(-z)
+        better = likelihood > best
+        best, choice = np.where(better, likelihood, best), np.where(better, slope, choice)
+    top = float(best.max())
+    ties = np.flatnonzero(best >= top - 1e-6)
+    middle = int(np.round(ties.mean()))
+    inside = np.flatnonzero(best >= top - QUANTILE / 2)
+    low, high = float(centres[inside[0]]), float(centres[inside[-1]])
+    return LogisticFit(
+        float(centres[ties].mean()),
+        low if inside[0] > 0 else -np.inf,
+        high if inside[-1] < len(centres) - 1 else np.inf,
+        float(choice[middle]),
+    )
