@@ -12,6 +12,7 @@ import pytest
 import unweave
 from oracles.http_server import serving
 from truth import random_network
+from unweave.cli import main
 from unweave.domains import Ball, Box
 from unweave.errors import InputError, OracleError
 from unweave.oracles.http_formats import restore_float32
@@ -306,3 +307,28 @@ def test_answers_rounded_to_a_decimal_are_not_called_identified():
     with serving(random_network((5, 6, 1), seed=2), 5, decimals=1) as server:
         found = unweave.identify(server.origin + "/predict", input_size=5, domain=Ball(4.0), budget=3000)
     assert not found.identified
+
+
+def test_the_command_line_passes_headers_and_names_missing_ones(monkeypatch, capsys):
+    monkeypatch.setenv("UNWEAVE_TEST_TOKEN", SECRET)
+    with serving(random_network((3, 4, 1)), 3, token=SECRET, metadata=described()) as server:
+        url = server.origin + "/v2/models/net"
+        options = ["--token-env", "UNWEAVE_TEST_TOKEN", "--header", "X-A: env:UNWEAVE_TEST_TOKEN"]
+        assert main(["identify", url, *options, "--header", "X-B: two words", "--batch-size", "64"]) == 0
+        assert max(server.sizes) <= 64
+        assert server.headers[-1]["X-A"] == SECRET
+        assert server.headers[-1]["X-B"] == "two words"
+        assert SECRET not in capsys.readouterr().out
+        for bad, message in [
+            (["--header", SECRET], 'write "Name: value"'),
+            (["--header", "X-A: env:UNWEAVE_NO_SUCH"], "UNWEAVE_NO_SUCH is empty"),
+            (["--protocol", "grpc"], "give one of auto, v2"),
+            ([], "401 Unauthorized"),
+        ]:
+            assert main(["identify", url, *bad]) == 2
+            shown = capsys.readouterr().err
+            assert message in shown
+            assert SECRET not in shown
+            assert shown.count("\n") == 1
+    assert main(["identify", "model.onnx", "--rate", "3"]) == 2
+    assert "no http address" in capsys.readouterr().err

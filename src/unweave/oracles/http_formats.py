@@ -173,7 +173,10 @@ def restore_float32(values: np.ndarray) -> np.ndarray:
         single = values.astype(np.float32)
     if np.array_equal(single.astype(np.float64), values):
         return values
-    texts = [np.format_float_scientific(value, unique=True) for value in single.reshape(-1)]
-    same = all(float(t) == v for t, v in zip(texts, values.reshape(-1).tolist(), strict=True))
+    texts = []
+    for value, number in zip(single.reshape(-1), values.reshape(-1).tolist(), strict=True):
+        texts.append(np.format_float_scientific(value, unique=True))
+        if float(texts[-1]) != number:
+            return values
     long = any(sum(c.isdigit() for c in text.split("e")[0]) >= 8 for text in texts)
-    return single if same and long else values
+    return single if long else values
