@@ -224,7 +224,7 @@ def _softplus(b: float) -> Activation:
         raise InputError(f"softplus({b}): the sharpness must be positive")
     return Activation(
         "softplus" if b == 1 else f"softplus({_number(b)})",
-        lambda z, xp: xp.logaddexp(b * z, xp.zeros_like(z)) / b,
+        lambda z, xp: xp.maximum(z, 0.0) + xp.log1p(xp.exp(-xp.abs(b * z))) / b,
         lambda z, xp: _sigmoid(b * z, xp),
         lambda z, xp: b * _sigmoid_first(b * z, xp),
         Reflection(1.0, 0.0, -1.0),

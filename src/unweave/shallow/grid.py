@@ -166,7 +166,7 @@ def landscape(
     """Run ``trials`` = (teachers, starts) in every cell of the grid.
 
     ``solver``: ``"descent"`` (adaptive, then Levenberg-Marquardt), ``"levenberg-marquardt"`` from the start, or
-    ``"plain"`` (constant ``step``, then the same polish). ``out``: a CSV file with one row a run, continued when it exists.
+    ``"plain"`` (constant ``step``, then the same polish). ``out``: a CSV file, one row a run, continued when it exists.
     ``progress(done, total, seconds)`` is called after every piece.
     """
     num_teachers, num_starts = _check_trials(trials)
