@@ -161,10 +161,10 @@ def run_facts(oracle: Oracle, domain: Domain | None, seed: int, settings: dict[s
     """What the questions of a run depend on; ``model`` is kept for messages, its answers are what is checked."""
     return {
         "model": oracle.name,
-        "input_size": oracle.input_size,
-        "output_size": oracle.output_size,
+        "input_size": int(oracle.input_size),
+        "output_size": int(oracle.output_size),
         "dtype": oracle.dtype,
-        "seed": seed,
+        "seed": int(seed),
         "domain": _describe(domain),
         **settings,
     }

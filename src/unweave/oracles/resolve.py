@@ -60,9 +60,9 @@ def resolve(
         if size is not None:
             check_count("resolve", what, size)
     sizes: dict[str, Any] = {"input_size": input_size, "output_size": output_size}
+    model = model if is_address(model) else _open(model, allow_pickle)
     if is_address(model):
         return from_url(model, **sizes, domain=domain)
-    model = _open(model, allow_pickle)
     if isinstance(model, Network):
         return _checked(from_network(model), **sizes)
     if _is(model, "torch.nn", "Module"):
