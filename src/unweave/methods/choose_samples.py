@@ -24,6 +24,7 @@ from unweave.refine.student import Student
 from unweave.samples.rows import Samples
 
 SAMPLE_METHODS = {
+    "high-threshold": ("high_threshold", "HighThreshold"),
     "relu-samples": ("relu_samples", "ReluSamples"),
     "in-domain": ("smooth_samples", "SmoothSamples"),
 }
@@ -61,6 +62,9 @@ def choose_for_samples(
     if method != "auto":
         names = (activation,) if activation != "auto" else (SMOOTH if method == "in-domain" else KINKED)
         return [SampleChoice(named_method(method), names, "asked for")], {}
+    if activation == "step" or (activation == "auto" and _two_valued(samples.y)):
+        why = "y takes two values only" if activation == "auto" else "the activation is step"
+        return [SampleChoice(named_method("high-threshold"), ("step",), why)], {}
     if activation != "auto":
         kinked = act.get(activation).name.startswith(KINKED)
         name = "relu-samples" if kinked else "in-domain"
@@ -79,6 +83,10 @@ def choose_for_samples(
         choices[0],
         SampleChoice(second.method, second.activations, "the first choice did not settle it"),
     ], residuals
+
+
+def _two_valued(y: np.ndarray) -> bool:
+    return y.shape[1] == 1 and len(np.unique(y)) == 2
 
 
 def rank_activations(samples: Samples, names: tuple[str, ...], rng: np.random.Generator) -> dict[str, float]:

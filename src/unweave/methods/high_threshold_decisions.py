@@ -28,7 +28,7 @@ class Decisions:
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         if meter.output_size != 1:
             return Finding(None, f"{meter.output_size} outputs: halfspaces needs one; give a single decision")
-        d, rng = meter.input_size, problem.rng(70)
+        rng = problem.rng(70)
         reasons, best = [], None
         for centre, value, other in _centres(meter, rng):
             reach = min(REACH, 0.999 * _room(meter, centre))

@@ -40,6 +40,8 @@ class InverseFit:
     coefficients: np.ndarray
     """Legendre coefficients of the polynomial on ``span``."""
     span: tuple[float, float]
+    column: int = 0
+    """The output whose values were used."""
 
     def predict(self, y: np.ndarray) -> np.ndarray:
         """``w.x`` from y; NaN where y is outside the range of the fit."""

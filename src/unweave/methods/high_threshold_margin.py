@@ -53,6 +53,7 @@ def separate(
     program as they are violated. None when the solver finds nothing.
     """
     d = len(normal)
+    turned, moved, margin = normal, offset, 0.0
     low, high = outside @ normal - offset, inside @ normal - offset
     below, above = _extreme(-low, 8 * d), _extreme(high, 8 * d)
     for _ in range(max_rounds):
@@ -73,7 +74,7 @@ def separate(
         )
         if found.x is None:
             return None
-        turned, moved, margin = normal + found.x[:d], offset + found.x[d], float(found.x[-1])
+        turned, moved, margin = normal + found.x[:d], offset + float(found.x[d]), float(found.x[-1])
         too_high = np.flatnonzero(outside @ turned - moved > 1e-12 - margin)
         too_low = np.flatnonzero(inside @ turned - moved < margin - 1e-12)
         if not (len(np.setdiff1d(too_high, below)) or len(np.setdiff1d(too_low, above))):

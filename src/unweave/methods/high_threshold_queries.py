@@ -74,7 +74,9 @@ def find_faces(
     probe = _Probe(inside, centre)
     quiet = 0
     for _ in range(max_rounds):
-        rays = _unit(np.concatenate([rng.standard_normal((2 * d + 10, d)), _avoiding(faces, 2 * d + 10, rng)]))
+        rays = _unit(
+            np.concatenate([rng.standard_normal((2 * d + 10, d)), _avoiding(faces, 2 * d + 10, rng)])
+        )
         before = len(faces.normals)
         _explore(probe, faces, rays, reach, most, rng)
         quiet = quiet + 1 if len(faces.normals) == before else 0
@@ -140,7 +142,9 @@ def _explore(probe: _Probe, faces: Faces, rays: np.ndarray, reach: float, most: 
         faces.add(*found)
 
 
-def _plane_at(probe: _Probe, ray: np.ndarray, low: float, high: float, rng) -> tuple[np.ndarray, float, float] | None:
+def _plane_at(
+    probe: _Probe, ray: np.ndarray, low: float, high: float, rng
+) -> tuple[np.ndarray, float, float] | None:
     """Normal, offset and error of the face a ray leaves through; None when the crossings fit no plane."""
     distance = (low + high) / 2
     tangents = np.linalg.svd(ray[None])[2][1:]

@@ -58,17 +58,22 @@ def find_union(
     *,
     num_units: int | None = None,
     flip_rate: float = 0.0,
+    start: np.ndarray | None = None,
     max_rounds: int = 6,
     max_units: int | None = None,
 ) -> Union:
     """Halfspaces whose union explains the labels (booleans), to about a hundredth.
 
+    ``start`` are rough directions (k, d); from the rows' moments when not given.
     ``num_units`` is found when not given; never more than ``max_units`` (4 d + 8 by default). ``flip_rate`` is the
     share of labels that may be wrong: that many unexplained rows start no halfspace.
     """
     d = x.shape[1]
     most = 4 * d + 8 if max_units is None else max_units
-    union = _first_guess(x, labels, rng, num_units)
+    if start is None:
+        union = _first_guess(x, labels, rng, num_units)
+    else:
+        union = Union(start, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), start))
     rows = _some_rows(x, labels, union, rng)
     union = fit_union(*rows, union, (2.0, 4.0, 8.0), flip_rate=flip_rate)
     if num_units is None and not _explains(x, labels, union, 8.0, flip_rate):
