@@ -38,13 +38,17 @@ UNTRACED = (
 )
 
 
+HOPELESS = 0.9
+"""Where this share of fresh points contradicts the stack twice in a row, a first-layer plane is missing."""
+
+
 @dataclass(frozen=True)
 class ReluLayers:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
     max_rounds: int = 6
-    max_seconds: float = 60.0
+    max_seconds: float = 180.0
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
@@ -52,7 +56,7 @@ class ReluLayers:
         finding = Finding(None, reason=UNTRACED)
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
             finding = self._attempt(meter, problem, num_lines, deadline)
-            if finding.reason != UNTRACED:
+            if finding.network is not None or time.monotonic() > deadline:
                 break
         return finding
 
@@ -70,9 +74,9 @@ class ReluLayers:
         if not second.units:
             return Finding(None, reason=UNTRACED)
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
-        wrong = 1.0
+        wrong, num_hopeless = 1.0, 0
         for _ in range(self.max_rounds):
-            if time.monotonic() > deadline or not _mostly_complete(second.units):
+            if time.monotonic() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
                 break
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
@@ -80,6 +84,7 @@ class ReluLayers:
             wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng)
             if not wrong:
                 return stack.finding(0.0)
+            num_hopeless = num_hopeless + 1 if wrong > HOPELESS else 0
             second = self._add_units(inquiry, first, kinks, second, rng)
             stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
         return stack.finding(wrong)
