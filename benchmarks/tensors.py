@@ -60,12 +60,13 @@ def timed(work: Callable[[], np.ndarray]) -> tuple[np.ndarray, float]:
 
 def show(name: str, size: int, count: int, order: int, runs: list[tuple[np.ndarray, float]]) -> None:
     complete = sum(bool(np.max(d) < 1e-8) for d, _ in runs)
-    found = np.mean([np.sum(d < 1e-8) for d, _ in runs])
+    found, close = (np.mean([np.sum(d < limit) for d, _ in runs]) for limit in (1e-8, 1e-3))
     worst = max(float(np.max(d)) for d, _ in runs)
     seconds = np.median([s for _, s in runs])
     print(
         f"order {order}, d = {size:2d}, r = {count:3d}  {name:26s} {complete}/{len(runs)} tensors complete to 1e-8, "
-        f"{found:5.1f} of {count} components, worst {worst:.0e}, {seconds:6.3f} s  ({len(runs)} trials)",
+        f"{found:5.1f} of {count} components ({close:.1f} to 1e-3), worst {worst:.0e}, {seconds:6.3f} s  "
+        f"({len(runs)} trials)",
         flush=True,
     )
 

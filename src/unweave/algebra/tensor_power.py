@@ -1,10 +1,11 @@
 """Exact symmetric tensors of order 4 with many components: the subspace power method with deflation.
 
 ``T = sum_i z_i w_i^4`` flattens to a symmetric matrix ``M = V D V'`` over half-vectorised matrices; the columns of V
-span the ``w_i w_i'``. ``u <- P_V(u u') u + sqrt(f (1 - f)) u`` with ``f = |P_V(u u')|^2`` climbs to a component, its
-shift vanishing on the way (Kileel and Pereira 2019). A component with coordinates ``alpha = V' w w'`` is taken out by
-keeping what is orthogonal to ``D^-1 alpha``: exactly the span of the other components. Here many starts climb at once
-and all new components of a round are taken out together, so that the work is in large matrix products.
+span the ``w_i w_i'``. ``u <- P_V(u u') u + sqrt(f (1 - f)) u`` with ``f = |P_V(u u')|^2`` climbs to a component (Kileel
+and Pereira 2019); near it a few steps of Newton's method replace the rest of the way. A component with coordinates
+``alpha = V' w w'`` is taken out by keeping what is orthogonal to ``D^-1 alpha``: exactly the span of the other
+components. Here many starts climb at once and all new components of a round are taken out together, so that the work is
+in large matrix products.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from unweave.algebra.matrix_span import half_vectorise, outer_squares, unvectori
 from unweave.algebra.symmetric import flatten, positions
 from unweave.algebra.tensor_components import TensorComponents, fit_coefficients, merge_parallel
 
-ON_SPAN = 1e-9
-"""A limit whose ``1 - f`` is below this is a component."""
+ON_SPAN = 1e-13
+"""A unit vector whose ``1 - f`` is below this is a component."""
 
 
 def decompose_by_power(
@@ -41,53 +42,73 @@ def decompose_by_power(
         return TensorComponents.none(size, 4, spectrum, packed)
     basis = np.ascontiguousarray(vectors[:, ranking[:rank]].T)
     whole, inverse = basis, np.diag(1 / values[ranking[:rank]])
-    found = np.zeros((0, size))
+    found, near = np.zeros((0, size)), 0.99
     for _ in range(max_rounds):
         if not len(basis):
             break
         starts = rng.standard_normal((max(len(basis) // 4, 8), size))
         # the slowest starts take most of the steps; others will find their components
-        limits, heights = climb_shifted(basis, starts, leave=len(starts) // 8)
-        limits = limits[heights > 1 - ON_SPAN]
+        arrived = climb_shifted(basis, starts, near=near, leave=len(starts) // 8)
+        limits = settle(basis, arrived)
+        if 2 * len(limits) < len(arrived):
+            near = 1 - (1 - near) / 4
         limits = limits[merge_parallel(limits, np.ones(len(limits)), 1e-6)]
         if len(limits):
             found = np.concatenate([found, limits])
             basis, inverse = _take_out(basis, inverse, limits)
     # rounding of the deflations does not touch the span of the whole tensor
-    found, _ = climb_shifted(whole, found, max_steps=50)
+    found = settle(whole, found)
     return fit_coefficients(packed, size, 4, found, spectrum)
 
 
 def climb_shifted(
-    basis: np.ndarray,
-    starts: np.ndarray,
-    *,
-    max_steps: int = 500,
-    tolerance: float = 1e-14,
-    leave: int = 0,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Limits (n, d) of the power method on the span of orthonormal ``basis`` (k, d(d+1)/2), and their f.
+    basis: np.ndarray, starts: np.ndarray, *, near: float = 0.99, max_steps: int = 300, leave: int = 0
+) -> np.ndarray:
+    """Vectors (m, d) that the power method on the span of orthonormal ``basis`` (k, d(d+1)/2) brings to f > near.
 
-    When only ``leave`` starts have not settled, they are left where they are, with f = 0.
+    It ends when only ``leave`` of the starts (n, d) are still on their way.
     """
     u = starts / np.linalg.norm(starts, axis=1, keepdims=True)
-    heights = np.zeros(len(u))
     active, size = np.arange(len(u)), u.shape[1]
+    arrived = np.zeros(len(u), dtype=bool)
     for _ in range(max_steps):
         if len(active) <= leave:
             break
         before = u[active]
         coordinates = half_vectorise(outer_squares(before)) @ basis.T
         f = np.einsum("nk,nk->n", coordinates, coordinates)
-        projected = unvectorise(coordinates @ basis, size)
         bounded = np.clip(f, 0.5, 1.0)
-        after = np.matmul(projected, before[:, :, None])[:, :, 0]
+        after = np.matmul(unvectorise(coordinates @ basis, size), before[:, :, None])[:, :, 0]
         after += np.sqrt(bounded * (1 - bounded))[:, None] * before
-        after /= np.linalg.norm(after, axis=1, keepdims=True)
-        u[active], heights[active] = after, f
-        active = active[np.linalg.norm(after - before, axis=1) > tolerance]
-    heights[active] = 0.0
-    return u, heights
+        u[active] = after / np.linalg.norm(after, axis=1, keepdims=True)
+        arrived[active] = f > near
+        active = active[f <= near]
+    return u[arrived]
+
+
+def settle(basis: np.ndarray, vectors: np.ndarray, *, max_steps: int = 8) -> np.ndarray:
+    """Newton's method on ``P_V(u u') u = f u`` from near its solutions; those that do not reach f = 1 are left out."""
+    u, size = vectors, vectors.shape[1]
+    if not len(u):
+        return u
+    elements = unvectorise(basis, size).transpose(1, 0, 2).reshape(size, -1)
+    for _ in range(max_steps):
+        images = (u @ elements).reshape(len(u), -1, size)
+        coordinates = np.einsum("nki,ni->nk", images, u)
+        f = np.einsum("nk,nk->n", coordinates, coordinates)
+        rest = np.einsum("nk,nki->ni", coordinates, images) - f[:, None] * u
+        if np.max(np.abs(rest)) < 1e-15:
+            break
+        matrix = -2 * np.matmul(images.transpose(0, 2, 1), images) - unvectorise(coordinates @ basis, size)
+        # along u, where the equation says nothing, any positive number will do
+        matrix += f[:, None, None] * (np.eye(size) + 4 * outer_squares(u))
+        try:
+            u = u + np.linalg.solve(matrix, rest[:, :, None])[:, :, 0]
+        except np.linalg.LinAlgError:
+            break
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+    f = np.sum((half_vectorise(outer_squares(u)) @ basis.T) ** 2, axis=1)
+    return u[f > 1 - ON_SPAN]
 
 
 def _take_out(basis: np.ndarray, inverse: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
