@@ -123,3 +123,15 @@ def test_figures_do_not_depend_on_the_callers_settings():
     expected = _texts(plots.ledger(result()))
     with matplotlib.rc_context({"font.size": 30, "text.usetex": False, "axes.facecolor": "red"}):
         assert _texts(plots.ledger(result())) == expected
+
+
+def test_landscapes_are_drawn_along_one_axis_or_over_two():
+    quick = {"trials": (2, 2), "descent_steps": 50}
+    along = unweave.landscape("quadratic", n=6, d=3, k=(2, 6), **quick)
+    text = _texts(plots.landscape(along))
+    assert "hidden units k" in text
+    assert "8 runs" in text
+    over = unweave.landscape("quadratic", n=(4, 6), d=3, k=(2, 6), **quick)
+    assert "samples n" in _texts(plots.landscape(over))
+    with pytest.raises(InputError, match="0 of n, d, k vary"):
+        plots.landscape(unweave.landscape("quadratic", n=6, d=3, k=6, **quick))
