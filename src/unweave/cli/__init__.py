@@ -33,6 +33,7 @@ COMMANDS = {
     "certify": "Say whether a trained network is a global minimum of its training loss.",
     "landscape": "Measure how often local search meets no spurious minimum, over a grid.",
     "demo": "Hide a network behind a function, find it again, and compare.",
+    "reproduce": "Compute the tables and figures of the papers, as stated and by unweave.",
     "doctor": "Show what a bug report needs to know about this installation.",
 }
 """Each is the function of that name in the module of that name, loaded when it is called."""

@@ -1,0 +1,176 @@
+"""Tables and figures of a paper beside what was computed: paper, as stated, unweave.
+
+An exhibit takes a table of results apart into lines, one a setting, with the same measures in three columns. What the
+paper prints is given as text, since some of it is words ("almost 1") or missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unweave.experiments.frame import AS_STATED, UNWEAVE, Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NOTHING = "–"
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One measure over the trials of a setting."""
+
+    value: float
+    standard_error: float
+    num_trials: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A measure and where it comes from: the names of studies; "" where a column has none."""
+
+    label: str
+    measure: str
+    stated: str = ""
+    unweave: str = ""
+    at: float | None = None
+    style: str = "rate"
+    """"rate", "error", "count", "seconds" or "number"."""
+    statistic: str = "mean"
+    trials_of: str = ""
+    """Number of things counted in a trial, a parameter of the setting: for the standard error of a rate."""
+
+
+@dataclass(frozen=True)
+class Triple:
+    """One measure in three columns."""
+
+    entry: Entry
+    paper: str
+    stated: Summary | None
+    unweave: Summary | None
+
+    @property
+    def texts(self) -> tuple[str, str, str]:
+        return (
+            self.paper,
+            render(self.stated, self.entry.style),
+            render(self.unweave, self.entry.style),
+        )
+
+
+@dataclass(frozen=True)
+class Line:
+    """One setting."""
+
+    setting: tuple[str, ...]
+    triples: tuple[Triple, ...]
+    num_stated: int
+    num_unweave: int
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure: which settings, which measures, what the paper prints, and a drawing."""
+
+    names: tuple[str, ...]
+    title: str
+    by: tuple[str, ...]
+    entries: tuple[Entry, ...]
+    printed: Mapping[tuple[str, ...], Mapping[str, str]] = field(default_factory=dict)
+    """By setting, then by the label of the measure."""
+    only: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Values of parameters that belong here, where not all do."""
+    draw: Callable[[Results], Mapping[str, Figure]] | None = None
+    note: str = ""
+
+    @property
+    def name(self) -> str:
+        return " and ".join(self.names) if self.names else self.title
+
+    @property
+    def studies(self) -> frozenset[str]:
+        return frozenset(s for e in self.entries for s in (e.stated, e.unweave) if s)
+
+    def holds(self, study: str, parameters: Mapping[str, str]) -> bool:
+        """Whether a cell is needed here."""
+        return study in self.studies and all(parameters.get(k) in v for k, v in self.only.items())
+
+    def lines(self, results: Results) -> list[Line]:
+        lines = []
+        for where in self._settings(results):
+            printed = self.printed.get(where, {})
+            values = dict(zip(self.by, where, strict=True))
+            triples = []
+            for entry in self.entries:
+                stated = _summarise(results, entry, entry.stated, AS_STATED, values)
+                ours = _summarise(results, entry, entry.unweave, UNWEAVE, values)
+                triples.append(Triple(entry, printed.get(entry.label, NOTHING), stated, ours))
+            counts = [
+                max((s.num_trials for s in column if s is not None), default=0)
+                for column in ([t.stated for t in triples], [t.unweave for t in triples])
+            ]
+            lines.append(Line(where, tuple(triples), *counts))
+        return lines
+
+    def _settings(self, results: Results) -> list[tuple[str, ...]]:
+        """Settings in the order of the plan: that of their first result, by column of the table."""
+        seen: dict[tuple[str, ...], None] = {}
+        for record in results.records:
+            given = dict(record.cell.parameters)
+            if self.holds(record.cell.study, given) and all(name in given for name in self.by):
+                seen.setdefault(tuple(given[name] for name in self.by))
+        return sorted(seen, key=lambda where: tuple(_order(value) for value in where))
+
+
+def render(summary: Summary | None, style: str) -> str:
+    """A number as short as its kind allows."""
+    if summary is None or not np.isfinite(summary.value):
+        return NOTHING
+    value = summary.value
+    if style == "rate":
+        return f"{value:.2f}"
+    if style == "count":
+        return f"{value:,.0f}"
+    if style == "seconds":
+        return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
+    if style == "error":
+        return f"{value:.1e}"
+    return f"{value:.4g}"
+
+
+def describe_setting(by: Sequence[str], where: Sequence[str]) -> str:
+    """``POD/tanh, m0 = 30, m1 = 3``: words stand for themselves, numbers with their names."""
+    return ", ".join(
+        value if not _is_number(value) else f"{name} = {value}" for name, value in zip(by, where, strict=True)
+    )
+
+
+def _summarise(
+    results: Results, entry: Entry, study: str, column: str, where: Mapping[str, str]
+) -> Summary | None:
+    if not study:
+        return None
+    values = results.values(study, column, entry.measure, entry.at, **where)
+    values = values[~np.isnan(values)]
+    if not len(values):
+        return None
+    value = float(np.median(values) if entry.statistic == "median" else np.mean(values))
+    spread = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
+    return Summary(value, spread, len(values))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _order(value: str) -> tuple[int, float, str]:
+    return (0, float(value), "") if _is_number(value) else (1, 0.0, value)
