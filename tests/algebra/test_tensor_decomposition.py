@@ -33,7 +33,17 @@ def add_noise(packed: np.ndarray, size: int, order: int, relative: float) -> tup
 
 @pytest.mark.parametrize(
     ("size", "count", "order"),
-    [(5, 5, 3), (10, 10, 3), (20, 20, 3), (10, 4, 3), (10, 30, 4), (20, 120, 4), (6, 14, 5), (5, 9, 6)],
+    [
+        (5, 5, 3),
+        (10, 10, 3),
+        (20, 20, 3),
+        (10, 4, 3),
+        (10, 30, 4),
+        (20, 120, 4),
+        (6, 14, 5),
+        (4, 9, 5),
+        (5, 9, 6),
+    ],
 )
 @pytest.mark.parametrize("seed", [0, 1])
 def test_exact_tensors_give_all_components(size, count, order, seed):

@@ -55,4 +55,8 @@ def decompose(
             found = decompose_by_span(packed, size, order, rng, rank=rank)
     else:
         found = decompose_by_span(packed, size, order, rng, rank=rank, noise=noise)
+        if order > 4 and noise == 0 and found.residual > EXACT:
+            # with more than d(d-1)/2 components the span holds other rank-one matrices
+            other = decompose_by_jennrich(packed, size, order, rng, split=2, rank=rank)
+            found = other if other.residual < found.residual else found
     return refine_components(packed, size, found) if refine else found

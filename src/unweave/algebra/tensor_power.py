@@ -52,7 +52,7 @@ def decompose_by_power(
         limits = settle(basis, arrived)
         if 2 * len(limits) < len(arrived):
             near = 1 - (1 - near) / 4
-        limits = limits[merge_parallel(limits, np.ones(len(limits)), 1e-6)]
+        limits = limits[merge_parallel(limits, np.ones(len(limits)), 1e-6)[: len(basis)]]
         if len(limits):
             found = np.concatenate([found, limits])
             basis, inverse = _take_out(basis, inverse, limits)
