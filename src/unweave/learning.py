@@ -204,6 +204,9 @@ class _Run:
         network, certificate, errors = self._certify(choice.method, finding, samples, precision)
         outcome, reason = judge(finding, certificate)
         undetermined = (*finding.undetermined, *certificate.undetermined)
+        if self.activation not in ("auto", *network.activations[:-1]) and network.hidden:
+            other = f"the units found are {network.activations[0]}, not {self.activation} as given"
+            base = replace(base, warnings=(*base.warnings, other))
         details = base.details if errors is None else {**base.details, "standard_errors": errors}
         return replace(
             base,

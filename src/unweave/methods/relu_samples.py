@@ -79,7 +79,8 @@ class ReluSamples:
                 break
             samples.report("search for kinks")
         least = min((r.level for r in search.rungs), default=rows.bend)
-        best = _nothing(rows, search, problem) if best is None else best
+        if best is None:
+            best = rows.flat() if search.is_flat else _nothing(rows, search, problem)
         details = {**best.details, "rungs": [(r.width, r.num_rows, r.rms, r.end) for r in search.rungs]}
         alternatives = {"relu": details.pop("residual", least), "affine": rows.bend}
         return replace(best, alternatives=alternatives, details=details)
@@ -194,7 +195,7 @@ class _Rows:
                 found.layout, found.fit, self.u[:count], self.v[:count], bend=self.bend, floor=0.0,
                 max_steps=search.effort.max_steps, deadline=deadline,
             )  # fmt: skip
-        count = max(found.num_rows, _num_rows(self, found.layout))
+        count = max(found.num_rows, _num_rows(self, found.layout, 12))
         u, v = self.u[:count], self.v[:count]
         settings = Settings(
             target=0.3 * found.noise, max_steps=60, damping=1e-3, geodesic=False, stationary_gain=1e-3,
@@ -205,6 +206,17 @@ class _Rows:
             found.layout, start, u, v, accept=1.03 * found.noise, settings=settings, noisy=True,
             affordable=1.5 * found.noise, deadline=deadline,
         )  # fmt: skip
+
+    def flat(self) -> Finding:
+        """The affine function with noise around it: all that these rows show."""
+        noise = self.bend * self.spread
+        return Finding(
+            self.affine,
+            reason=f"an affine function with noise of standard deviation {noise:.3g} explains the rows; units that "
+            "bend less than that need more rows",
+            undetermined=("hidden units: none shows above the noise",),
+            noise=noise,
+        )
 
     def opinion(self, found: KinkFit, search: KinkSearch) -> Opinion:
         """A student of noisy rows narrowed down and refitted."""
@@ -242,7 +254,7 @@ class _Rows:
         count = min(len(self.x), max(num_rows, 3 * size))
         x, y = self.x[:count], self.y[:count]
         level = max(noise * self.spread, ROUNDING * float(np.sqrt(np.mean(y**2))))
-        ridges, misfit = refit_ridges(ridges, x, y, np.full(count, level), 20)
+        ridges, misfit = refit_ridges(ridges, x, y, np.full(count, level), 8 if noise else 20)
         return ridges, misfit * level
 
 
@@ -320,7 +332,7 @@ def _width(problem: Problem) -> int | None:
     return problem.hidden[0] if problem.hidden is not None and len(problem.hidden) == 1 else None
 
 
-def _num_rows(rows: _Rows, layout: Layout) -> int:
-    """Rows that noisy answers are narrowed down on: thirty a parameter, as far as memory goes."""
+def _num_rows(rows: _Rows, layout: Layout, ratio: int = 30) -> int:
+    """Rows that a student of noisy answers is fitted to: so many a parameter, as far as memory goes."""
     size = layout.num_parameters
-    return int(min(len(rows.x), 30 * size, max(MOST_ENTRIES // size, 4 * size)))
+    return int(min(len(rows.x), ratio * size, max(MOST_ENTRIES // size, 4 * size)))

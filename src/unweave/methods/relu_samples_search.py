@@ -44,7 +44,9 @@ class Effort:
     share: float = 0.4
     """Units replaced in a repair."""
     num_repairs: int = 40
-    """Repairs of the last, or of a given, width; every tenth is a new start."""
+    """Most repairs of the last, or of a given, width; every tenth is a new start ..."""
+    work: float = 4e11
+    """... and fewer when they would take more than about so many operations."""
     max_steps: int = 100
     time_limit: float = 300.0
 
@@ -58,6 +60,8 @@ class Rung:
     rms: float
     level: float
     end: str
+    spare: bool
+    """Whether there were rows enough to call the level noise."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +89,37 @@ class KinkSearch:
     deadline: float = float("inf")
 
     def candidates(self, width: int | None) -> Iterator[KinkFit]:
-        """Students that may explain the rows, until the effort ends; the first exact one is the last."""
+        """Students that may explain the rows, until the effort ends."""
         self.deadline = time.monotonic() + self.effort.time_limit
         widest = self._widest()
-        if width is not None:
-            wide = max(width + 2, int(np.ceil(1.5 * width)))
-            yield from self._settle(min(wide, max(widest, width)), None)
-            return
         student: tuple[Layout, Minimum] | None = None
-        size = 2
-        while size < widest and not self._late:
+        for size in self._widths(width, widest):
+            if self._late or self.is_flat:
+                return
             student = self._grow(student, size)
             found = self._judge(student)
             if found is not None:
                 yield found
-            size = max(size + 1, round(self.effort.growth * size))
-        yield from self._settle(widest, student)
+        settled = (
+            widest if width is None else min(max(width + 2, int(np.ceil(1.5 * width))), max(widest, width))
+        )
+        yield from self._settle(settled, student if width is None else None)
+
+    def _widths(self, width: int | None, widest: int) -> list[int]:
+        """Rungs of the ladder: from two units on, or around a given width."""
+        if width is not None:
+            around = (max(width + 1, 1.25 * width), max(width + 2, 1.5 * width), max(width + 4, 2.1 * width))
+            return [int(np.ceil(size)) for size in around if np.ceil(size) <= widest]
+        sizes = [2]
+        while sizes[-1] < widest:
+            sizes.append(max(sizes[-1] + 1, round(self.effort.growth * sizes[-1])))
+        return sizes[:-1]
+
+    @property
+    def is_flat(self) -> bool:
+        """Whether students of up to a dozen units with rows to spare explain nothing beyond the affine part."""
+        last = [r for r in self.rungs if r.width >= 4]
+        return len(last) >= 4 and all(r.level > 0.97 * self.bend and r.spare for r in last)
 
     @property
     def _late(self) -> bool:
@@ -122,7 +141,9 @@ class KinkSearch:
 
     def _settle(self, width: int, student: tuple[Layout, Minimum] | None) -> Iterator[KinkFit]:
         """Stay at one width: fit, then repair, now and then start anew."""
-        for turn in range(self.effort.num_repairs + 1):
+        layout = self._layout(width)
+        cost = 30 * len(self._rows(layout)[0]) * self.v.shape[1] * layout.num_parameters**2
+        for turn in range(min(self.effort.num_repairs, int(2 + self.effort.work / cost)) + 1):
             if self._late:
                 return
             student = self._grow(None if turn and turn % 10 == 0 else student, width)
@@ -176,7 +197,9 @@ class KinkSearch:
         u, v = self._rows(layout)
         spare = v.size - layout.num_parameters
         level = fit.rms * np.sqrt(v.size / max(spare, 1))
-        self.rungs.append(Rung(layout.hidden[0], len(u), fit.rms, float(level), fit.end))
+        self.rungs.append(
+            Rung(layout.hidden[0], len(u), fit.rms, float(level), fit.end, self._has_spare(layout, len(u)))
+        )
         if fit.rms <= PROMISING * self.bend:
             settings = Settings(
                 max_steps=self.effort.max_steps, damping=1e-4, geodesic=False, patience=6,
@@ -188,16 +211,17 @@ class KinkSearch:
             fit, level = closer, closer.rms * np.sqrt(v.size / max(spare, 1))
         if self.known_noise > EXACT:
             return KinkFit(layout, fit, len(u), float(level)) if level <= 1.1 * self.known_noise else None
-        return (
-            KinkFit(layout, fit, len(u), float(level))
-            if self._is_level(layout.hidden[0], len(u), level)
-            else None
-        )
+        is_level = self._is_level(layout, len(u), float(level))
+        return KinkFit(layout, fit, len(u), float(level)) if is_level else None
 
-    def _is_level(self, width: int, num_rows: int, level: float) -> bool:
+    def _has_spare(self, layout: Layout, num_rows: int) -> bool:
+        wanted = self.effort.rows_per_parameter * layout.num_parameters / self.v.shape[1]
+        return num_rows >= 0.7 * wanted
+
+    def _is_level(self, layout: Layout, num_rows: int, level: float) -> bool:
         """Whether narrower students with rows to spare left the same residual, well below the affine one's."""
-        wanted = self.effort.rows_per_parameter * self._layout(width).num_parameters / self.v.shape[1]
-        if num_rows < 0.7 * wanted or level > 0.95 * self.bend:
+        width = layout.hidden[0]
+        if not self._has_spare(layout, num_rows) or level > 0.95 * self.bend:
             return False
         earlier = {r.width: r.level for r in self.rungs if 0.4 * width <= r.width < width}
         return len(earlier) >= 2 and all(level > LEVEL * other for other in earlier.values())

@@ -14,8 +14,8 @@ from math import sqrt
 import numpy as np
 from scipy import stats
 
-MOST_ROWS = 2000
-"""Rows used: Mardia's skewness costs their square, and a few thousand show any departure that matters."""
+MOST_ROWS = 1200
+"""Rows used: Mardia's skewness costs their square, and a thousand show any departure that matters."""
 LEVEL = 1e-4
 
 

@@ -112,6 +112,8 @@ def split_rows(source: Source, rng: np.random.Generator, *, num_held_out: int | 
     if n == 0 or d == 0 or source.output_size == 0:
         raise InputError(f"{source.name}: there are no rows, no inputs or no outputs")
     count = _num_held_out(n) if num_held_out is None else int(num_held_out)
+    if num_held_out is None and n < 4:
+        raise InputError(f"{source.name}: {n} rows are too few to hold some out; give more rows")
     if not 0 < count < n:
         raise InputError(f"held_out={num_held_out}: hold out at least 1 and fewer than the {n} rows")
     rows = _Rows(source, np.sort(rng.choice(n, count, replace=False)))
