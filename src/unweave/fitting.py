@@ -117,7 +117,7 @@ def _from_starts(
         rng = np.random.default_rng([seed, attempt])
         begin = _random_start(loss, rng) if start is None else _given_start(loss, start)
         theta, history, num_steps = _minimise(loss, begin, method, rng, step, max_steps, progress)
-        if not np.all(np.isfinite(theta)):
+        if not np.isfinite(loss.value(theta)):
             raise InputError(f"{method} with step {step} left the numbers; give a smaller step, or none")
         certificate = certify_point(loss, theta, theorems=theorems)
         found = FittedNetwork(loss.network(theta), certificate, method, num_steps, tuple(history))

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import csv
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, as_completed
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, wait
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from unweave.engine import one_thread, open_engine
+from unweave.engine import Here, one_thread, open_engine
 from unweave.errors import InputError
 from unweave.shallow.logistic import LogisticFit, fit_logistic
 from unweave.shallow.trials import Cell, Recipe, Run, run_piece
 
 TEACHERS_A_PIECE = 5
+PIECES_HANDED_OUT = 32
 Progress = Callable[[int, int, float], None]
 _SETTINGS = tuple(f.name for f in fields(Recipe))
 _COLUMNS = tuple(f.name for f in fields(Run))
@@ -191,10 +192,8 @@ def landscape(
     total, done = len(pieces), 0
     # Cells differ in cost; spreading them keeps every worker busy to the end.
     pieces.sort(key=lambda piece: (piece[1][0], piece[0]))
-    with open_engine(engine) as pool, one_thread():
-        waiting = [pool.submit(_run_piece, recipe, cell, teachers) for cell, teachers in pieces]
-        for future in as_completed(waiting):
-            found = future.result()
+    with open_engine(engine) as pool:
+        for found in _results(pool, recipe, pieces):
             runs.extend(found)
             if path is not None:
                 _append(path, recipe, found)
@@ -203,6 +202,20 @@ def landscape(
                 progress(done, total, sum(run.seconds for run in found))
     runs.sort(key=lambda run: (run.n, run.d, run.k, run.teacher, run.start))
     return LandscapeGrid(recipe, tuple(runs))
+
+
+def _results(
+    pool: Executor, recipe: Recipe, pieces: Sequence[tuple[Cell, tuple[int, ...]]]
+) -> Iterator[list[Run]]:
+    """Each piece as it ends; only so many are handed out at a time, so that a result is never kept waiting long."""
+    most = 1 if isinstance(pool, Here) else PIECES_HANDED_OUT
+    left, waiting = list(reversed(pieces)), set()
+    while left or waiting:
+        while left and len(waiting) < most:
+            waiting.add(pool.submit(_run_piece, recipe, *left.pop()))
+        ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        for future in ended:
+            yield future.result()
 
 
 def _run_piece(recipe: Recipe, cell: Cell, teachers: tuple[int, ...]) -> list[Run]:

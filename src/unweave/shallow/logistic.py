@@ -45,8 +45,8 @@ def fit_logistic(t: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Lo
         return None
     spacing = float(np.min(np.diff(np.unique(t))))
     span = float(np.ptp(t))
-    centres = np.linspace(t.min() - span, t.max() + span, 6001)
-    slopes = np.geomspace(0.02 / span, 100 / spacing, 160)
+    centres = np.linspace(t.min() - span, t.max() + span, 2401)
+    slopes = np.geomspace(0.02 / span, 100 / spacing, 80)
     rising = np.corrcoef(t, successes / trials)[0, 1] >= 0
     slopes = slopes if rising else -slopes
     best = np.full(len(centres), -np.inf)

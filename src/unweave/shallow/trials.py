@@ -171,7 +171,9 @@ def _descend(recipe: Recipe, loss: ShallowLoss, theta: np.ndarray) -> tuple[np.n
         target=1e-8,
     )
     end = gradient_descent.descend_stack(single, theta.astype(np.float32), settings)
-    return end.parameters.astype(np.float64), end.num_steps
+    parameters = end.parameters.astype(np.float64)
+    parameters[~np.isfinite(end.value)] = np.nan
+    return parameters, end.num_steps
 
 
 class _Settling:
