@@ -1,4 +1,4 @@
-"""Writes the three model files beside this script: the networks the documentation and the demonstration use.
+"""Writes the model files and recorded rows beside this script that the documentation and the demonstration use.
 
 Run with a folder as argument to write them somewhere else.
 """
@@ -42,3 +42,8 @@ for name, network in {
     "gelu_10_16.onnx": gelu_network(seed=3),
 }.items():
     print(export(network, folder / name), network.describe())
+
+hidden = relu_network((10, 10, 1), seed=4)
+inputs = np.random.default_rng(5).standard_normal((484, 10))
+np.savez(folder / "relu_10_10.npz", x=inputs, y=hidden(inputs)[:, 0])
+print(folder / "relu_10_10.npz", "484 rows of", hidden.describe())
