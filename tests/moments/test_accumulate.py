@@ -61,6 +61,17 @@ def test_files_are_read_by_row_group_and_by_shard(tmp_path, data):
     check(accumulate(shards), data)
 
 
+def test_a_damaged_file_is_one_line(tmp_path, data):
+    x, y = data
+    path = tmp_path / "a.parquet"
+    parquet.write_table(pyarrow.table({"x0": x[:, 0], "x1": x[:, 1], "y": y}), path)
+    content = bytearray(path.read_bytes())
+    content[4:2000] = bytes(1996)
+    path.write_bytes(bytes(content))
+    with pytest.raises(InputError, match="write the file again"):
+        accumulate(path)
+
+
 def test_chunks_are_prepared_on_the_worker(pieces, data):
     x, y = data
     moments = accumulate(pieces, prepare=double)

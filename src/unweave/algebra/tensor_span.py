@@ -15,7 +15,7 @@ import numpy as np
 from unweave.algebra.jennrich import count_components
 from unweave.algebra.matrix_span import MatrixSpan
 from unweave.algebra.rank_one import find_components, polish_components
-from unweave.algebra.symmetric import flatten, multiplicities, packed_length, positions
+from unweave.algebra.symmetric import flatten, frobenius, positions
 from unweave.algebra.tensor_components import TensorComponents, fit_coefficients
 
 EXACT = 1e-10
@@ -35,7 +35,7 @@ def decompose_by_span(
     """Components of one packed tensor of order four or more; ``noise`` is its expected Frobenius error."""
     span = span_of_tensors([(packed, order)], size, rank=rank, noises=[noise])
     vectors = components_of_span(
-        span, rng, exact=noise <= EXACT * _norm(packed, size, order), max_rounds=max_rounds
+        span, rng, exact=noise <= EXACT * float(frobenius(packed, size, order)), max_rounds=max_rounds
     )
     return fit_coefficients(packed, size, order, vectors, span.spectrum)
 
@@ -76,8 +76,3 @@ def components_of_span(
     found = find_components(span, rng, accept=accept, exact=False, max_rounds=max_rounds)
     vectors = found.top(span.dimension).vectors
     return polish_components(span, vectors) if exact else vectors
-
-
-def _norm(packed: np.ndarray, size: int, order: int) -> float:
-    assert len(packed) == packed_length(size, order)
-    return float(np.sqrt(np.sum(multiplicities(size, order) * packed**2)))

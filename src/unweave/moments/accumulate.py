@@ -134,16 +134,21 @@ class ParquetRows:
     groups: tuple[int, ...]
 
     def __call__(self) -> Iterator[Chunk]:
+        import pyarrow
         import pyarrow.parquet
 
         columns = [*self.source.inputs, *self.source.outputs]
         num_inputs = len(self.source.inputs)
-        with pyarrow.parquet.ParquetFile(self.source.path) as file:
-            for batch in file.iter_batches(PIECE_ROWS, row_groups=list(self.groups), columns=columns):
-                rows = np.empty((len(columns), batch.num_rows))
-                for i, name in enumerate(columns):
-                    rows[i] = batch.column(name).to_numpy(zero_copy_only=False)
-                yield rows[:num_inputs].T, rows[num_inputs:].T
+        try:
+            with pyarrow.parquet.ParquetFile(self.source.path) as file:
+                for batch in file.iter_batches(PIECE_ROWS, row_groups=list(self.groups), columns=columns):
+                    rows = np.empty((len(columns), batch.num_rows))
+                    for i, name in enumerate(columns):
+                        rows[i] = batch.column(name).to_numpy(zero_copy_only=False)
+                    yield rows[:num_inputs].T, rows[num_inputs:].T
+        except (pyarrow.ArrowException, OSError) as error:
+            text = " ".join(str(error).split())[:120]
+            raise InputError(f"{self.source.path} cannot be read ({text}); write the file again") from error
 
 
 def _row_groups(source: ParquetSource) -> Iterator[Piece]:
