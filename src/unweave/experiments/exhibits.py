@@ -7,7 +7,7 @@ paper prints is given as text, since some of it is words ("almost 1") or missing
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,6 +87,8 @@ class Exhibit:
     """Values of parameters that belong here, where not all do."""
     draw: Callable[[Results], Mapping[str, Figure]] | None = None
     note: str = ""
+    derive: Callable[[Results, str, Mapping[str, str]], Mapping[str, float]] | None = None
+    """Of the results, a column and a setting: numbers read off all its trials together, by label."""
 
     @property
     def name(self) -> str:
@@ -110,12 +112,25 @@ class Exhibit:
                 stated = _summarise(results, entry, entry.stated, AS_STATED, values)
                 ours = _summarise(results, entry, entry.unweave, UNWEAVE, values)
                 triples.append(Triple(entry, printed.get(entry.label, NOTHING), stated, ours))
+            triples = self._derived(results, values, triples)
             counts = [
                 max((s.num_trials for s in column if s is not None), default=0)
                 for column in ([t.stated for t in triples], [t.unweave for t in triples])
             ]
             lines.append(Line(where, tuple(triples), *counts))
         return lines
+
+    def _derived(self, results: Results, where: Mapping[str, str], triples: list[Triple]) -> list[Triple]:
+        if self.derive is None:
+            return triples
+        stated, ours = (self.derive(results, column, where) for column in (AS_STATED, UNWEAVE))
+        done = []
+        for t in triples:
+            label = t.entry.label
+            if label in stated or label in ours:
+                t = replace(t, stated=_whole(stated.get(label)), unweave=_whole(ours.get(label)))
+            done.append(t)
+        return done
 
     def _settings(self, results: Results) -> list[tuple[str, ...]]:
         """Settings in the order of the plan: that of their first result, by column of the table."""
@@ -162,6 +177,11 @@ def _summarise(
     value = float(np.median(values) if entry.statistic == "median" else np.mean(values))
     spread = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else np.nan
     return Summary(value, spread, len(values))
+
+
+def _whole(value: float | None) -> Summary | None:
+    """A number of all trials together."""
+    return None if value is None else Summary(value, float("nan"), 0)
 
 
 def _is_number(text: str) -> bool:

@@ -18,6 +18,7 @@ from unweave.experiments.frame import Cell, Paper, Results, Scope, run_cells
 
 PAPERS = {
     "two-layer": "two_layer",
+    "landscape": "landscape",
 }
 """Names on the command line and the modules that hold them."""
 
