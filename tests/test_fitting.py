@@ -26,7 +26,7 @@ def test_random_labels_with_quadratic_units_are_certified_at_any_number_of_sampl
 
 def _saddle(x, y) -> Network:
     """One unit at its own best, all others at zero: every gradient vanishes."""
-    one = fit(x, y, activation="quadratic", width=1, output_weights=[1.0], num_starts=1, theorems=False)
+    one = fit(x, y, activation="quadratic", width=1, output_weights=[1.0], num_starts=1, thorough=False)
     weights = np.zeros((2 * x.shape[1], x.shape[1]))
     weights[0] = one.network.weights[0][0]
     output = np.repeat([1.0, -1.0], x.shape[1])
@@ -52,7 +52,7 @@ def test_exact_saddles_are_left(method, n):
             output_weights=output,
             method=method,
             start=start,
-            theorems=False,
+            thorough=False,
         )
         assert found.certified, str(found)
 
@@ -91,15 +91,15 @@ def test_perturbed_descent_reaches_a_certified_optimum():
 
 def test_many_parameters_take_the_matrix_free_trust_region():
     x, y = _data(60, 30)
-    found = fit(x, y, activation="tanh", width=20, method="trust-region", num_starts=1, theorems=False)
+    found = fit(x, y, activation="tanh", width=20, method="trust-region", num_starts=1, thorough=False)
     assert found.certified
 
 
 def test_the_same_seed_gives_the_same_network_and_another_start_continues():
     x, y = _data(30, 5)
-    a, b = (fit(x, y, width=8, seed=3, theorems=False) for _ in range(2))
+    a, b = (fit(x, y, width=8, seed=3, thorough=False) for _ in range(2))
     assert np.array_equal(a.network.flat(), b.network.flat())
-    assert fit(x, y, width=8, start=a.network, theorems=False).certified
+    assert fit(x, y, width=8, start=a.network, thorough=False).certified
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_the_gap_bound_holds_around_the_known_optimum_and_is_never_called_zero_w
     for size in 10.0 ** np.arange(-7, 1):
         weights = found.network.weights[0] + size * rng.standard_normal((10, 5))
         moved = _shallow(weights, found.network.weights[1])
-        certificate = certify(moved, x, y, output_weights="fixed", theorems=False)
+        certificate = certify(moved, x, y, output_weights="fixed", thorough=False)
         gap = _loss(moved, x, y) - best
         assert certificate.gap >= gap * (1 - 1e-6) - 1e-15 * zero
         if gap > GAP * zero:
@@ -85,12 +85,12 @@ def test_a_saddle_is_certified_as_no_minimum_with_a_direction_that_descends():
 def test_an_interpolant_is_certified_and_lies_within_the_stated_radius(name):
     rng = np.random.default_rng(1)
     x, y = rng.standard_normal((30, 6)), rng.standard_normal(30)
-    found = fit(x, y, activation=name, width=10, theorems=False)
+    found = fit(x, y, activation=name, width=10, thorough=False)
     assert found.certified
     check = next(c for c in found.certificate.checks if c.name.startswith("exact interpolant"))
     assert check.holds
     assert check.value < 1e-8
-    again = fit(x, y, activation=name, width=10, start=found.network, theorems=False)
+    again = fit(x, y, activation=name, width=10, start=found.network, thorough=False)
     assert again.certified
 
 
@@ -102,7 +102,7 @@ def test_contradicting_labels_are_never_certified():
     pairs = y.reshape(10, 2)
     floor = float(np.sum((pairs - pairs.mean(axis=1, keepdims=True)) ** 2) / 40)
     for name in ("softplus(10)", "tanh"):
-        found = fit(x, y, activation=name, width=8, num_starts=2, theorems=False)
+        found = fit(x, y, activation=name, width=8, num_starts=2, thorough=False)
         assert found.loss >= floor * (1 - 1e-12)
         assert found.certificate.verdict is not Verdict.GLOBAL
     # Quadratic units reach the floor, and the bound knows it.

@@ -68,15 +68,15 @@ def fit(
     seed: int = 0,
     step: float | None = None,
     max_steps: int | None = None,
-    theorems: bool = True,
+    thorough: bool = True,
     progress: Progress | None = None,
 ) -> FittedNetwork:
     """Fit ``width`` hidden units to ``x`` (n, inputs) and ``y`` (n,).
 
     ``output_weights``: ``"train"``, or the (width,) numbers to hold fixed. ``start``: where to begin (one attempt);
     otherwise random starts are tried, at most ``num_starts``, until one is a certified global minimum, and the least
-    loss is returned. ``progress(method, loss, gradient, curvature)`` is called on the way; the curvature is None where
-    the method does not compute it.
+    loss is returned. ``thorough`` False asks the certificate for the proof alone. ``progress(method, loss, gradient,
+    curvature)`` is called on the way; the curvature is None where the method does not compute it.
     """
     if method not in METHODS:
         raise InputError(f"method={method!r}; known: {', '.join(METHODS)}")
@@ -88,7 +88,7 @@ def fit(
     loss = ShallowLoss(x, y, act.get(activation), int(width), _fixed_output(output_weights, int(width)))
     with one_thread(), np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if method in ("auto", "closed-form") and start is None:
-            found = _closed_form(loss, theorems)
+            found = _closed_form(loss, thorough)
             if found is not None:
                 return found
         if method == "closed-form":
@@ -98,7 +98,7 @@ def fit(
             raise InputError(
                 f"trust-region needs second derivatives, {activation} has none; use levenberg-marquardt"
             )
-        return _from_starts(loss, name, start, num_starts, seed, step, max_steps, theorems, progress)
+        return _from_starts(loss, name, start, num_starts, seed, step, max_steps, thorough, progress)
 
 
 def _from_starts(
@@ -109,7 +109,7 @@ def _from_starts(
     seed: int,
     step: float | None,
     max_steps: int | None,
-    theorems: bool,
+    thorough: bool,
     progress: Progress | None,
 ) -> FittedNetwork:
     best: FittedNetwork | None = None
@@ -119,7 +119,7 @@ def _from_starts(
         theta, history, num_steps = _minimise(loss, begin, method, rng, step, max_steps, progress)
         if not np.isfinite(loss.value(theta)):
             raise InputError(f"{method} with step {step} left the numbers; give a smaller step, or none")
-        certificate = certify_point(loss, theta, theorems=theorems)
+        certificate = certify_point(loss, theta, thorough=thorough)
         found = FittedNetwork(loss.network(theta), certificate, method, num_steps, tuple(history))
         if best is None or found.loss < best.loss:
             best = found
@@ -183,17 +183,17 @@ def _is_lowest_form(loss: ShallowLoss, theta: np.ndarray) -> bool:
     """Whether quadratic units are already at a provable optimum, where a trust region has nothing to add."""
     if loss.activation.name != "quadratic":
         return False
-    return certify_point(loss, theta, theorems=False).certified
+    return certify_point(loss, theta, thorough=False).certified
 
 
-def _closed_form(loss: ShallowLoss, theorems: bool) -> FittedNetwork | None:
+def _closed_form(loss: ShallowLoss, thorough: bool) -> FittedNetwork | None:
     if loss.activation.name != "quadratic":
         return None
     found = quadratic.fit_units(loss.x, loss.y, loss.width, loss.output)
     if found is None:
         return None
     theta = loss.join(*found)
-    certificate = certify_point(loss, theta, theorems=theorems)
+    certificate = certify_point(loss, theta, thorough=thorough)
     return FittedNetwork(loss.network(theta), certificate, "closed-form", 1, (certificate.loss,))
 
 
