@@ -92,6 +92,8 @@ class KinkSearch:
         """Students that may explain the rows, until the effort ends."""
         self.deadline = time.monotonic() + self.effort.time_limit
         widest = self._widest()
+        if not widest:
+            return
         student: tuple[Layout, Minimum] | None = None
         for size in self._widths(width, widest):
             if self._late or self.is_flat:
@@ -132,7 +134,7 @@ class KinkSearch:
         affordable = self.v.size / self.effort.ratio
         per_unit = self.u.shape[1] + 1 + self.v.shape[1]
         rest = self._layout(1).num_parameters - per_unit
-        return max(1, int((affordable - rest) / per_unit))
+        return max(0, int((affordable - rest) / per_unit))
 
     def _rows(self, layout: Layout) -> tuple[np.ndarray, np.ndarray]:
         wanted = self.effort.rows_per_parameter * layout.num_parameters / self.v.shape[1]

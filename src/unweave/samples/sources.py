@@ -177,7 +177,7 @@ class ShardedSource:
 
 def _read_npz(path: Path) -> Chunk:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             missing = {"x", "y"} - set(file.files)
             if missing:
                 held = ", ".join(sorted(file.files)) or "nothing"
@@ -185,7 +185,7 @@ def _read_npz(path: Path) -> Chunk:
             x, y = file["x"], file["y"]
     except InputError:
         raise
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise _damaged(path, error) from error
     return _as_pair(x, y, str(path))
 

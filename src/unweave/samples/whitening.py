@@ -41,6 +41,8 @@ class Whitening:
             raise InputError(
                 f"covariance must be symmetric of shape {(size, size)} to fit the mean, got {covariance.shape}"
             )
+        if np.any(np.diag(covariance) < 0):
+            raise InputError("covariance has a negative variance; give a positive definite matrix")
         if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(covariance))):
             raise InputError("mean and covariance must be finite numbers")
         scales = np.sqrt(np.maximum(np.diag(covariance), 0.0))
