@@ -10,7 +10,7 @@ units with negative output weights. That fits whenever there are enough units of
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, get_blas_funcs
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, get_blas_funcs, get_lapack_funcs
 
 from unweave.algebra.symmetric_forms import design, num_forms, sample_gram, smat
 
@@ -34,7 +34,7 @@ def fit_units(
     ``output`` None: v may be chosen, and becomes +1 or -1.
     """
     matrix = fit_symmetric_form(x, y)
-    values, vectors = eigh(matrix, check_finite=False)
+    values, vectors = np.linalg.eigh(matrix)
     values = np.where(np.abs(values) <= 4 * len(values) * 2.0**-52 * np.max(np.abs(values)), 0.0, values)
     if output is None:
         if width < np.count_nonzero(values):
@@ -60,19 +60,20 @@ def _choose_signs(values: np.ndarray, width: int) -> np.ndarray:
 
 def _from_samples(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """M = X' diag(a) X with (X X')^2 a = y, for no more samples than free entries of M."""
-    try:
-        factor = cho_factor(sample_gram(x), lower=True, overwrite_a=True, check_finite=False)
-    except LinAlgError:
+    gram = sample_gram(x)
+    factorise, solve = get_lapack_funcs(("potrf", "potrs"), (gram,))
+    factor, failed = factorise(gram, lower=1, overwrite_a=1, clean=0)
+    if failed:
         return None
-    a = np.zeros(len(y))
-    rest, size = y, float(np.linalg.norm(y))
+    a, matrix = np.zeros(len(y)), np.zeros((x.shape[1], x.shape[1]))
+    rest, size = y, float(y @ y)
     for _ in range(REFINEMENTS):
-        a = a + cho_solve(factor, rest, check_finite=False)
+        a = a + solve(factor, rest, lower=1)[0]
         matrix = (x * a[:, None]).T @ x
         rest = y - np.einsum("ij,ij->i", x @ matrix, x)
-        if np.linalg.norm(rest) <= 1e-15 * size:
+        if rest @ rest <= 1e-30 * size:
             break
-    return matrix if np.linalg.norm(rest) <= 1e-11 * size else None
+    return matrix if rest @ rest <= 1e-22 * size else None
 
 
 def _from_forms(x: np.ndarray, y: np.ndarray) -> np.ndarray | None:
