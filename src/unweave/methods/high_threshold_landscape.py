@@ -234,7 +234,7 @@ def landscape_starts(
 
 
 def _distinct(points: np.ndarray) -> np.ndarray:
-    """Rows that are not copies of an earlier one: where noise makes T_4 negative, rows of the joint minimum collapse."""
+    """Rows that are no copies of an earlier one: where noise makes T_4 negative, rows of a joint minimum collapse."""
     kept: list[np.ndarray] = []
     for z in points:
         if all(abs(z @ k) < 0.8 * np.linalg.norm(z) * np.linalg.norm(k) for k in kept):

@@ -79,8 +79,8 @@ def find_union(
     if num_units is None and not _explains(x, labels, union, 8.0, flip_rate):
         # More halfspaces than directions: a fit with too many, thinned out below.
         crowd = cluster_rows(_fewer(x[labels], NUM_ROWS, rng), min(2 * d + 2, most), rng)
-        start = Union(crowd, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), crowd))
-        other = fit_union(*rows, start, (2.0, 4.0, 8.0), flip_rate=flip_rate)
+        many = Union(crowd, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), crowd))
+        other = fit_union(*rows, many, (2.0, 4.0, 8.0), flip_rate=flip_rate)
         union = thin(*rows, other, flip_rate=flip_rate)
     for _ in range(max_rounds):
         union = sharpen(x, labels, union, (12.0, 24.0), flip_rate=flip_rate)

@@ -1,4 +1,4 @@
-"""What is said about a first layer found under high thresholds: the open network, its open ends unit by unit, its check.
+"""What is said about a first layer found under high thresholds: the open network, its open ends, its check.
 
 *Open ends.* Thresholds too low for the guarantee (``mu = cond(W) Pr[unit active]`` times the number of units near one),
 units never active in the rows, two units closer than the rows can tell apart, units whose rows fit no single unit, an
@@ -62,8 +62,8 @@ def describe_first_layer(
     if many > 1:
         level = 2 * float(np.sqrt(samples.input_size * labels.sum())) / len(labels)
         warnings.append(
-            f"thresholds are too low for the guarantee: mu = {mu:.2g}, {len(union)} mu = {many:.2g} is not below 1 "
-            f"({mu / level:.2g} times the noise {level:.1g} of the moments); the checks below stand on their own"
+            f"thresholds are too low for the guarantee: mu = {mu:.2g} ({mu / level:.2g} times the noise of the "
+            f"moments), and {many:.2g} units are active at once on average; the check stands on its own"
         )
     if fit.flip_rate > 0:
         warnings.append(f"about {fit.flip_rate:.2%} of the labels contradict the units")
@@ -147,7 +147,7 @@ def _open_ends(unit, x, labels, union: Union, fit: LabelFit, inverse, exact, num
             f = inverse[i]
             why = "too few rows are its own"
             if f is not None:
-                why = f"w.x is a function of y only to {f.residual:.0e}: noise, or two units closer than rows tell apart"
+                why = f"w.x follows from y only to {f.residual:.0e}: noise, or two units closer than rows tell apart"
             undetermined.append(f"{place}: known only to about {fit.resolutions[i]:.0e} ({why})")
         elif fit.flip_rate == 0 and not fit.margins[i] > 0 and unit == "step":
             undetermined.append(
