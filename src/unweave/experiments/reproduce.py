@@ -18,7 +18,9 @@ from unweave.experiments.frame import Cell, Paper, Results, Scope, run_cells
 
 PAPERS = {
     "two-layer": "two_layer",
+    "general-relu": "general_relu",
     "landscape": "landscape",
+    "high-threshold": "high_threshold",
 }
 """Names on the command line and the modules that hold them."""
 
