@@ -245,8 +245,8 @@ EXHIBITS = (
             _seconds("signs"),
         ),
         note="Dependent rows. Biases zero: output weights that make flipped signs the same function; free: generic "
-        "ones. told: undetermined signs are reported, determined ones are not doubted. As stated works on exact tensors "
-        "here, and FixSigns has no answer for dependent rows; unweave sees 4000 samples.",
+        "ones. told: undetermined signs are reported, determined ones are not doubted. As stated works on exact "
+        "tensors here, and FixSigns has no answer for dependent rows; unweave sees 4000 samples.",
     ),
 )
 

@@ -92,15 +92,29 @@ def find_weights(
     with meter.stage("hessians"):
         blocks = [points[i : i + BLOCK] for i in range(0, len(points), BLOCK)]
         hessians = np.concatenate([estimate_hessians(meter, block, steps)[:, 0] for block in blocks])
-    span = estimate_span(hessians, dimension=m0 + m1)
-    starts = rng.standard_normal((options.num_starts, span.dimension))
-    limits, lambdas = ascend_spectral_norm(span, starts, gamma=options.gamma)
-    vectors = cluster_directions(limits, m0 + m1, rng)
+    span, vectors, lambdas = find_vectors(hessians, m0 + m1, rng, options)
     with meter.stage("attribution"):
         energy = gradient_energy(meter, vectors, steps)
     first = np.zeros(m0 + m1, dtype=bool)
     first[np.argsort(-energy)[:m0]] = True
     return StatedWeights(span, vectors, lambdas, energy, first)
+
+
+def find_vectors(
+    hessians: np.ndarray, count: int, rng: np.random.Generator, options: StatedOptions
+) -> tuple[MatrixSpan, np.ndarray, np.ndarray]:
+    """Algorithms 2 and 3 and k-means++: the span, ``count`` unit vectors, the largest eigenvalue of every limit."""
+    span = with_fixed_signs(estimate_span(hessians, dimension=count))
+    starts = rng.standard_normal((options.num_starts, span.dimension))
+    limits, lambdas = ascend_spectral_norm(span, starts, gamma=options.gamma)
+    return span, cluster_directions(limits, count, rng), lambdas
+
+
+def with_fixed_signs(span: MatrixSpan) -> MatrixSpan:
+    """Basis matrices whose entry of largest modulus is positive, so that starts do not depend on the solver."""
+    largest = np.argmax(np.abs(span.basis), axis=1)
+    signs = np.sign(span.basis[np.arange(len(span.basis)), largest])
+    return MatrixSpan(span.basis * signs[:, None], span.spectrum, span.size)
 
 
 def gradient_norms(
