@@ -83,6 +83,7 @@ def learn(
     widths = _check_widths(hidden, width)
     if activation != "auto":
         activation = act.get(activation).name
+    called = method if isinstance(method, str) else _spell(method)
     if isinstance(method, str) and method != "auto":
         method = named_method(method)
     if noise is not None and not (np.isfinite(noise) and noise >= 0):
@@ -97,7 +98,7 @@ def learn(
         "model": os.fspath(x) if isinstance(x, str | os.PathLike) else None,
         "activation": activation,
         "hidden": widths,
-        "method": method if isinstance(method, str) else method.name,
+        "method": called,
         "noise": noise,
         "held_out": held_out,
         "moments": None if mean is None and covariance is None else "given",
@@ -277,6 +278,12 @@ def _about_rows(reason: str) -> str:
     return reason.replace("fresh answers differ", "held-out rows differ").replace(
         "a larger budget or another method= may help", "more rows or another method= may help"
     )
+
+
+def _spell(method: SampleMethod) -> str:
+    """The object as it is written in Python; its class where it does not tell its settings."""
+    text = repr(method)
+    return text if text.endswith(")") else f"{type(method).__name__}(...)"
 
 
 def _rank(found: Identification) -> int:

@@ -141,6 +141,14 @@ def test_every_figure_is_there_and_no_other():
         ({"ledger": Ledger(None, {"fit": 900, "held out": 100}, unit="rows")}, "200 held-out rows"),
         ({"undetermined": tuple(f"unit {i}: determined only to 4%" for i in range(40))}, "and 28 more"),
         ({"details": {"asked": {"call": "learn", "noise": 0.1}}}, "unweave.learn(x, y, noise=0.1, seed=7)"),
+        (
+            {
+                "details": {
+                    "asked": {"call": "learn", "model": "a.npz", "method": "HighThreshold(num_units=3)"}
+                }
+            },
+            "unweave.learn('a.npz', method=unweave.HighThreshold(num_units=3), seed=7)",
+        ),
     ],
 )
 def test_results_of_every_kind_have_a_page(changes, part):

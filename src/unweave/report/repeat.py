@@ -27,7 +27,7 @@ def python_call(found: Identification) -> str:
     asked = found.details.get("asked") or {}
     call = asked.get("call", "identify")
     model = repr(asked["model"]) if asked.get("model") else "x, y" if call == "learn" else "model"
-    options = [f"{name}={_plain(value)!r}" for name, value in _chosen(asked).items()]
+    options = [f"{name}={_spell(value)}" for name, value in _chosen(asked).items()]
     if asked.get("domain"):
         options.append(f"domain=unweave.{asked['domain']}")
     if asked.get("moments"):
@@ -38,7 +38,7 @@ def python_call(found: Identification) -> str:
 def command(found: Identification) -> str | None:
     """The command line that repeats ``found``; None where the model is not a file or an option is missing."""
     asked = found.details.get("asked") or {}
-    if not asked.get("model") or asked.get("moments"):
+    if not asked.get("model") or asked.get("moments") or _is_object(asked.get("method")):
         return None
     words = ["unweave", asked.get("call", "identify"), asked["model"]]
     for name, value in _chosen(asked).items():
@@ -56,8 +56,15 @@ def _chosen(asked: dict[str, Any]) -> dict[str, Any]:
     return {name: asked[name] for name, default in _DEFAULTS.items() if asked.get(name, default) != default}
 
 
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+def _spell(value: Any) -> str:
+    if _is_object(value):
+        return value if "..." in value else f"unweave.{value}"
+    return repr(tuple(value) if isinstance(value, list) else value)
+
+
+def _is_object(value: Any) -> bool:
+    """Whether a method was given as an object, kept as it is written: ``HighThreshold(unit='relu')``."""
+    return isinstance(value, str) and re.fullmatch(r"[A-Z]\w*\(.*\)", value) is not None
 
 
 def _domain_words(domain: str) -> list[str] | None:
