@@ -74,6 +74,8 @@ class MomentRecovery:
     """Sign patterns that fit T_0 and T_1: 1 when determined, more by Claim 4.8, 0 when none fits the error."""
     risk: float
     """Truncated Hermite risk over orders 2 and up, relative to that of no network."""
+    exact: bool
+    """Whether the tensors were given as exact."""
     consistent: bool
     """Whether what is left of orders 2 and up is no more than the expected errors (rounding, for exact tensors)."""
     guarantees: Guarantees
@@ -88,7 +90,7 @@ class MomentRecovery:
         """One line about the signs."""
         if np.all(self.signs_determined):
             return "signs determined"
-        if self.num_sign_patterns > 1:
+        if self.num_sign_patterns > 1 and self.exact:
             return "signs not determined by the function: the rows are dependent and several patterns fit"
         return "signs not determined at this accuracy of the moments"
 
@@ -143,7 +145,7 @@ def recover_from_moments(
             units = recover_scalars(tensors, directions.vectors, split=order)
         else:
             directions, units = _search(tensors, size, order, num_units, noises, num_starts, rng)
-        signed = fix_signs(units, tensors, offset=offset, error=_sign_error(tensors, noises))
+        signed = fix_signs(units, tensors, offset=offset, error=_sign_error(units, tensors, noises))
     return _judge(tensors, signed, directions, order, noises)
 
 
@@ -222,11 +224,12 @@ def _bounded(units: ReluUnits) -> ReluUnits:
     )
 
 
-def _sign_error(tensors: Sequence[np.ndarray], noises: Sequence[float] | None) -> float:
+def _sign_error(units: ReluUnits, tensors: Sequence[np.ndarray], noises: Sequence[float] | None) -> float:
+    """What to expect of one entry of T_1: its own error, or rounding of the units."""
+    largest = float(np.max(np.abs(units.weights), initial=1e-300))
     if noises is None:
-        return 1e-8
-    whole = max(float(np.linalg.norm(tensors[2])), 1e-300)
-    return 2.0 * float(noises[1]) / whole
+        return 1e-10 * largest
+    return max(2 * float(noises[1]) / np.sqrt(len(tensors[1])), 1e-10 * largest)
 
 
 def _explained(tensors: Sequence[np.ndarray], size: int, noises: Sequence[float] | None) -> float:
@@ -269,6 +272,7 @@ def _judge(
         signed.determined,
         signed.num_patterns,
         risk / max(_whole(tensors, size), 1e-300),
+        noises is None,
         risk <= _explained(tensors, size, noises),
         guarantees,
         directions,

@@ -99,7 +99,7 @@ def fix_signs(
     offset
         A constant added to the network; None when it is unknown, then T_0 tells it rather than the signs.
     error
-        Error to expect of one entry of T_1, relative to the largest weight.
+        Error to expect of one entry of T_1 once the units are put in.
     """
     a, b, w = units.weights, units.biases, units.directions
     if not len(a):
@@ -111,23 +111,32 @@ def fix_signs(
     vectors = 0.5 * a[:, None] * rows
     if offset is None:
         vectors, target = vectors[:, :-1], target[:-1]
-    signs, determined, num_patterns = _solve(vectors, target, error * float(np.max(np.abs(a))))
+    signs, determined, num_patterns = _solve(vectors, target, error)
     flipped = replace(units, directions=signs[:, None] * w, biases=signs * b)
     return SignedUnits(_with_offset(flipped, tensors, offset), determined, num_patterns)
 
 
 def _solve(vectors: np.ndarray, target: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray, int]:
     """Signs, which of them are determined, and the number of patterns that fit."""
-    m = len(vectors)
-    sizes = np.linalg.svd(vectors, compute_uv=False)
-    free = np.linalg.lstsq(vectors.T, target, rcond=None)[0]
+    m, num_equations = vectors.shape
+    u, sizes, vt = np.linalg.svd(vectors.T, full_matrices=False)
+    solid = sizes > 1e-6 * sizes[0]
+    inverse = (vt[solid].T / sizes[solid]) @ u[:, solid].T
+    free = inverse @ target
     guess = np.where(free < 0, -1.0, 1.0)
-    if m <= vectors.shape[1] and sizes[-1] > max(1e-9 * sizes[0], 8 * error):
+    if np.sum(solid) == m:
         # independent rows: the real solution must be +-1, and comes near when the noise allows an answer
-        determined = np.abs(np.abs(free) - 1) < 0.5
+        spread = error * np.linalg.norm(inverse, axis=1)
+        determined = (np.abs(np.abs(free) - 1) < 0.5) & (np.abs(free) > 3 * spread)
         return guess, determined, int(np.all(determined))
-    if needs_lattice(m, vectors.shape[1]) and error > 1e-7 * sizes[0]:
-        return guess, np.zeros(m, dtype=bool), 0
+    if needs_lattice(m, num_equations):
+        num_bits = num_equations * np.log2(max(sizes[0] / error, 1.0))
+        if num_bits < 2 * m + 20:
+            return guess, np.zeros(m, dtype=bool), 0
+        # so many bits leave no room for a second pattern but by a relation, which the search looks for
+        found = solve_signs(vectors, target, error)
+        signs = guess if found.signs is None else found.signs
+        return signs, found.determined, found.num_solutions
     for widen in (1.0, 8.0, 64.0):
         found = solve_signs(vectors, target, widen * error)
         if found.signs is not None:
