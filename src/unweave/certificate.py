@@ -97,7 +97,7 @@ def certify(
     x = meter.snap(x)
     errors = relative_errors(network, x, y)
     steps = "step" in network.hidden_activations
-    system = None if steps else weighted_system(network, *used, precision.noise)
+    system = None if steps else weighted_system(network, *used, precision.noise, unit=precision.unit)
     deviations = None if system is None else system.unit_errors(network)
     kinked = network.hidden and all(
         name.startswith(("relu", "leaky_relu")) for name in network.activations[:-1]

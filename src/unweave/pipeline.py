@@ -232,7 +232,9 @@ class _Run:
         )
         with self.meter.stage("sharpen"):
             self.meter.ask(points[self.meter.domain.contains(points)])
-        return weighted_polish(network, *self.meter.transcript(), precision.noise, max_steps=10)
+        return weighted_polish(
+            network, *self.meter.transcript(), precision.noise, unit=precision.unit, max_steps=10
+        )
 
     def _sharpen(self, network: Network, precision: Precision) -> Network:
         """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
@@ -240,7 +242,9 @@ class _Run:
         points = points[self.meter.domain.contains(points)]
         with self.meter.stage("sharpen"):
             self.meter.ask(points)
-        return weighted_polish(network, *self.meter.transcript(), precision.noise, max_steps=6)
+        return weighted_polish(
+            network, *self.meter.transcript(), precision.noise, unit=precision.unit, max_steps=6
+        )
 
 
 def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:

@@ -41,6 +41,11 @@ class Precision:
     def relative(self) -> float:
         return self.noise / self.scale if self.scale > 0 else 0.0
 
+    @property
+    def unit(self) -> float:
+        """Relative rounding of the model's arithmetic."""
+        return _EPS["float32" if self.kind == "float32" else "float64"]
+
 
 def measure_precision(
     meter: Meter, rng: np.random.Generator, *, num_points: int = 8, num_segments: int = 3

@@ -42,7 +42,8 @@ def observe_growth(
     except OracleError:
         return Growth.OTHER
     size = np.abs(near) + np.abs(middle) + np.abs(far)
-    slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise + 1e-7 * size
+    slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise
+    slack = slack + max(1e-7, 30 * precision.relative) * size
     first, second = middle - near, far - middle
     if np.all(np.abs(first) <= slack) and np.all(np.abs(second) <= slack):
         everywhere = np.concatenate([near, meter.transcript("precision")[1]])

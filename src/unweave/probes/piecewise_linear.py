@@ -23,8 +23,8 @@ def is_piecewise_linear(
     starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
     towards = starts[::-1] - starts + 1e-3 * rng.standard_normal(starts.shape)
     # the error of a rounded answer is at most half a step, so that no bend of a straight segment exceeds one
-    slack = 4 if precision.kind == "rounded" else 50
-    length = np.clip(14 * np.sqrt(slack * precision.relative), 1e-4, 0.25)
+    slack, reach = (4, 14) if precision.kind == "rounded" else (50, 5)
+    length = np.clip(reach * np.sqrt(slack * precision.relative), 1e-4, 0.25)
     with meter.stage("kind"):
         points = np.stack([starts, starts + length / 2 * towards, starts + length * towards])
         points = meter.snap(points.reshape(-1, size)).reshape(points.shape)

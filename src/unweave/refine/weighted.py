@@ -18,6 +18,7 @@ from unweave import activations as act
 from unweave.network import Network
 from unweave.refine.layout import Layout
 
+EPS = float(np.finfo(float).eps)
 MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 """Larger Jacobians are not factorised: the cost is cubic in the parameters."""
 REACHES = (1e3, 1e5, 1e6)
@@ -74,9 +75,18 @@ class WeightedSystem:
 
 
 def weighted_system(
-    network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, reach: float = REACHES[-1]
+    network: Network,
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    *,
+    unit: float = EPS,
+    reach: float = REACHES[-1],
 ) -> WeightedSystem | None:
-    """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows."""
+    """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows.
+
+    ``noise`` is the error of an ordinary answer, ``unit`` the relative rounding of the model's arithmetic.
+    """
     count = network.num_parameters
     if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
         return None
@@ -84,7 +94,7 @@ def weighted_system(
     if y.size < count:
         return None
     outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
-    accuracy = answer_accuracy(network, x, noise).ravel()
+    accuracy = answer_accuracy(network, x, noise, unit).ravel()
     residual = (outputs - y).ravel() / accuracy
     jacobian /= accuracy[:, None]
     gauge = _gauge_rows(network) * np.linalg.norm(jacobian, axis=0)
@@ -114,17 +124,24 @@ def _triangle(jacobian: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, n
 
 
 def weighted_polish(
-    network: Network, x: np.ndarray, y: np.ndarray, noise: float, *, max_steps: int = 2
+    network: Network,
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    *,
+    unit: float = EPS,
+    max_steps: int = 2,
 ) -> Network:
     """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls."""
     for reach in REACHES:
         for _ in range(max_steps):
-            system = weighted_system(network, x, y, noise, reach=reach)
+            system = weighted_system(network, x, y, noise, unit=unit, reach=reach)
             if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
                 break
             near_x, near_y = _near(network, x, y, reach)
             trial = network.with_flat(network.flat() - system.correction())
-            gain = _misfit(trial, near_x, near_y, noise) / _misfit(network, near_x, near_y, noise)
+            before = _misfit(network, near_x, near_y, noise, unit)
+            gain = _misfit(trial, near_x, near_y, noise, unit) / before
             if not gain < 1:
                 break
             network = trial
@@ -133,14 +150,14 @@ def weighted_polish(
     return network
 
 
-def _misfit(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> float:
-    return float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise)) ** 2))
+def _misfit(network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float) -> float:
+    return float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise, unit)) ** 2))
 
 
-def answer_accuracy(network: Network, x: np.ndarray, noise: float) -> np.ndarray:
-    """How exact each answer can be, (n, outputs): its noise and the rounding of its input."""
+def answer_accuracy(network: Network, x: np.ndarray, noise: float, unit: float = EPS) -> np.ndarray:
+    """How exact each answer can be, (n, outputs): its noise, its own rounding and that of its input."""
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
-    return np.hypot(max(noise, 1e-300), np.finfo(float).eps * leverage)
+    return np.hypot(max(noise, 1e-300), unit * (leverage if unit == EPS else leverage + np.abs(network(x))))
 
 
 def _gauge_rows(network: Network) -> np.ndarray:
