@@ -91,7 +91,8 @@ class ReluSamples:
             return Finding(
                 None, reason="a student fits the rows but cannot be narrowed down; another seed= may"
             )
-        ridges, _ = rows.refit(rows.ridges(layout, fit.parameters), found.num_rows)
+        ridges, misfit = rows.refit(rows.ridges(layout, fit.parameters), found.num_rows)
+        ridges, _ = rows.drop_surplus(ridges, misfit, found.num_rows, 0.0)
         finding = _orient(ridges, problem)
         assert finding.network is not None
         count = min(len(rows.x), max(found.num_rows, 5 * finding.network.num_parameters))
@@ -223,16 +224,29 @@ class _Rows:
         layout, fit = self.narrow(found, search)
         count = _num_rows(self, layout)
         ridges, misfit = self.refit(self.ridges(layout, fit.parameters), count, found.noise)
+        ridges, misfit = self.drop_surplus(ridges, misfit, count, found.noise)
+        return Opinion(ridges, misfit, count)
+
+    def drop_surplus(
+        self, ridges: RidgeSum, misfit: float, num_rows: int, noise: float
+    ) -> tuple[RidgeSum, float]:
+        """Remove the least determined unit while the rest explains the rows as well.
+
+        Exact rows: to rounding. Noisy ones: while the Bayesian criterion prefers fewer units (misfits have the
+        freedom taken off already).
+        """
+        num_removed, num_residuals = self.x.shape[1] + self.y.shape[1], num_rows * self.y.shape[1]
+        factor = np.exp(0.5 * num_removed * (np.log(num_residuals) - 1) / num_residuals)
         for _ in range(len(ridges.planes) - 1):
-            without = np.arange(len(ridges.planes)) != int(np.argmax(ridges.planes.errors))
-            trial = replace(ridges, planes=ridges.planes.take(without))
-            trial, after = self.refit(trial, count, found.noise)
-            # one unit fewer is the better explanation (Bayesian criterion; misfits have the freedom taken off)
-            num_removed, num_residuals = self.x.shape[1] + self.y.shape[1], count * self.y.shape[1]
-            if after > misfit * np.exp(0.5 * num_removed * (np.log(num_residuals) - 1) / num_residuals):
+            worst = int(np.argmax(ridges.planes.errors))
+            if noise == 0 and ridges.planes.errors[worst] < 1e-6:
+                break
+            kept = ridges.planes.take(np.arange(len(ridges.planes)) != worst)
+            trial, after = self.refit(replace(ridges, planes=kept), num_rows, noise)
+            if after > (misfit * factor if noise else EXACT * self.spread):
                 break
             ridges, misfit = trial, after
-        return Opinion(ridges, misfit, count)
+        return ridges, misfit
 
     def ridges(self, layout: Layout, parameters: np.ndarray) -> RidgeSum:
         """The student as an affine function and bends, in whitened coordinates."""

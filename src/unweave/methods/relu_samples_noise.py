@@ -15,8 +15,8 @@ from scipy import stats
 from unweave.methods.relu_ridges import RidgeSum
 from unweave.network import Network
 
-DISTANCE = 4.0
-"""Largest distance of two fits in units of their sampling error."""
+DISTANCE, ROWS_PER_PARAMETER = 2.0, 15
+"""Largest distance of two fits in units of their sampling error, and rows a parameter for that to mean something."""
 CHANCE = 1e-6
 MOST_ROWS, NUM_PLANES = 20_000, 40
 
@@ -39,6 +39,8 @@ def agree(a: Opinion, b: Opinion, x: np.ndarray) -> bool:
     if a.width != b.width:
         return False
     num_parameters = (a.width + 1) * (x.shape[1] + 1)
+    if min(a.num_rows, b.num_rows) < ROWS_PER_PARAMETER * num_parameters:
+        return False
     distance = float(np.sqrt(np.mean((a.ridges(x) - b.ridges(x)) ** 2)))
     expected = max(a.misfit, b.misfit) * np.sqrt(num_parameters / min(a.num_rows, b.num_rows))
     return distance <= DISTANCE * expected

@@ -110,7 +110,7 @@ class KinkSearch:
     def _widths(self, width: int | None, widest: int) -> list[int]:
         """Rungs of the ladder: from two units on, or around a given width."""
         if width is not None:
-            around = (max(width + 1, 1.25 * width), max(width + 2, 1.5 * width), max(width + 4, 2.1 * width))
+            around = [max(width + k, share * width) for k, share in ((1, 1.2), (2, 1.5), (4, 2.0), (7, 2.8))]
             return [int(np.ceil(size)) for size in around if np.ceil(size) <= widest]
         sizes = [2]
         while sizes[-1] < widest:
@@ -221,9 +221,9 @@ class KinkSearch:
         return num_rows >= 0.7 * wanted
 
     def _is_level(self, layout: Layout, num_rows: int, level: float) -> bool:
-        """Whether narrower students with rows to spare left the same residual, well below the affine one's."""
+        """Whether three narrower students with rows to spare left the same residual, below the affine one's."""
         width = layout.hidden[0]
         if not self._has_spare(layout, num_rows) or level > 0.95 * self.bend:
             return False
-        earlier = {r.width: r.level for r in self.rungs if 0.4 * width <= r.width < width}
-        return len(earlier) >= 2 and all(level > LEVEL * other for other in earlier.values())
+        earlier = {r.width: r.level for r in self.rungs if 0.3 * width <= r.width < width}
+        return width >= 8 and len(earlier) >= 3 and all(level > LEVEL * other for other in earlier.values())
