@@ -63,7 +63,7 @@ class Halfspaces:
     def agrees(self) -> bool:
         """Whether the check on unseen rows found no more contradictions than wrong labels explain."""
         chance = 4 * np.sqrt(max(self.flip_rate, 1 / max(self.num_checked, 1)) / max(self.num_checked, 1))
-        near = float(np.sum(self.resolutions)) if len(self.resolutions) else 0.0
+        near = min(float(np.sum(self.resolutions)), 0.01) if len(self.resolutions) else 0.0
         return self.num_checked > 0 and self.wrong_share <= self.flip_rate + chance + near
 
     def verdict(self) -> str:

@@ -18,9 +18,13 @@ from unweave.methods.high_threshold_union import (
     Union,
     find_union,
     fit_union,
+    new_halfspaces,
+    num_allowed,
     purity_offsets,
     score_batches,
     sharpen,
+    thin,
+    uncovered,
 )
 
 DEEP = 0.35
@@ -38,13 +42,8 @@ class LabelFit:
     num_own: np.ndarray
     """Active rows that belong to each halfspace alone."""
     num_rows: int
-
-    @property
-    def resolutions(self) -> np.ndarray:
-        """``d / (N n(t))`` for each halfspace: about the error of its normal when no label is wrong."""
-        d = self.union.normals.shape[1]
-        density = np.exp(-(self.union.offsets**2) / 2) / np.sqrt(2 * np.pi)
-        return d / (self.num_rows * np.maximum(density, 1e-300))
+    resolutions: np.ndarray
+    """About the error of each normal when no label is wrong (``face_resolutions``)."""
 
 
 def fit_labels(
@@ -65,6 +64,8 @@ def fit_labels(
     rate = estimate_flip_rate(x, labels, rng, num_units) if flip_rate is None else flip_rate
     union = find_union(x, labels, rng, num_units=num_units, flip_rate=rate, start=start)
     union = sharpen(x, labels, union, (16.0, 48.0), flip_rate=rate)
+    if num_units is None or len(union) < num_units:
+        union = add_small_faces(x, labels, union, rate)
     margins = fit_margins(x, labels, union)
     if rate > 0 or not np.all(margins.margins > 0):
         rate = _disagreement(x, labels, union) if flip_rate is None else rate
@@ -79,11 +80,60 @@ def fit_labels(
             )
     else:
         union = margins.union
+    if rate > 0 and flip_rate is None:
+        rate = even_rate(x, labels, union)
     if equal_offsets:
         union = Union(union.normals, np.full(len(union), float(np.median(union.offsets))))
     order = np.argsort(-margins.num_own, kind="stable")
     union = Union(union.normals[order], union.offsets[order])
-    return LabelFit(union, rate, margins.margins[order], margins.num_own[order], len(x))
+    return LabelFit(
+        union, rate, margins.margins[order], margins.num_own[order], len(x), face_resolutions(x, union)
+    )
+
+
+def face_resolutions(x: np.ndarray, union: Union, *, width: float = 0.1) -> np.ndarray:
+    """``d / (rows per unit of depth at the face)``, over how far the face spreads in its narrowest direction.
+
+    For a face no other cuts this is ``d / (N n(t))``.
+    """
+    k, d = union.normals.shape
+    counts, sums, squares = np.zeros(k), np.zeros((k, d)), np.zeros((k, d, d))
+    for start, scores in score_batches(x, union):
+        rows = x[start : start + len(scores)]
+        for i in range(k):
+            near = (np.abs(scores[:, i]) < width) & (np.delete(scores, i, axis=1) < 0).all(axis=1)
+            mine = rows[near]
+            counts[i] += len(mine)
+            sums[i] += mine.sum(axis=0)
+            squares[i] += mine.T @ mine
+    found = np.full(k, np.inf)
+    for i in range(k):
+        if counts[i] > d + 1:
+            mean = sums[i] / counts[i]
+            covariance = squares[i] / counts[i] - np.outer(mean, mean)
+            # Along the normal the rows fill the strip only; the narrowest other direction counts.
+            values = np.linalg.eigvalsh(covariance + np.outer(union.normals[i], union.normals[i]))
+            spread = float(np.sqrt(np.clip(values[0], 1e-6, 1.0)))
+            found[i] = d / (counts[i] / (2 * width)) / spread
+    return found
+
+
+def add_small_faces(
+    x: np.ndarray, labels: np.ndarray, union: Union, flip_rate: float, *, max_rounds: int = 3
+) -> Union:
+    """The union with halfspaces that cut off so little that only a sharp boundary shows their rows."""
+    allowed = num_allowed(len(x), x.shape[1], flip_rate)
+    for _ in range(max_rounds):
+        missing = uncovered(x, labels, union, 4 / 48.0)
+        fresh = new_halfspaces(missing, 2, allowed) if len(missing) > allowed else None
+        if fresh is None or not len(fresh):
+            break
+        more = sharpen(x, labels, union.joined(fresh), (8.0, 16.0, 48.0), flip_rate=flip_rate)
+        more = thin(x, labels, more, flip_rate=flip_rate)
+        if len(uncovered(x, labels, more, 4 / 48.0)) >= len(missing):
+            break
+        union = more
+    return union
 
 
 def estimate_flip_rate(
@@ -107,20 +157,39 @@ def estimate_flip_rate(
     if not trusted.any():
         return 0.0
     shares = silent[trusted] / inside[trusted]
-    pure = shares <= np.quantile(shares, 0.5) + 1e-12
+    # A start that is no unit has silent rows of its own: those far above the usual are left out.
+    pure = shares <= 2 * np.median(shares) + 3 / np.sqrt(inside[trusted])
     rate = float(silent[trusted][pure].sum() / inside[trusted][pure].sum())
     return rate if rate * inside[trusted][pure].sum() >= 3 else 0.0
 
 
-def _disagreement(x: np.ndarray, labels: np.ndarray, union: Union) -> float:
-    """The share of labels that contradict the union away from its boundary."""
-    wrong = total = 0
+def contradictions(x: np.ndarray, labels: np.ndarray, union: Union) -> tuple[float, int, float, int]:
+    """Shares of silent rows clearly inside and of active rows clearly outside, each with the number of rows there."""
+    counts = np.zeros(4)
     for start, scores in score_batches(x, union):
         top = np.max(scores, axis=1)
-        clear = np.abs(top) > 0.2
-        wrong += int(np.sum(clear & ((top > 0) != labels[start : start + len(scores)])))
-        total += int(clear.sum())
-    return wrong / max(total, 1)
+        active = labels[start : start + len(scores)]
+        inside, outside = top > 0.2, top < -0.2
+        counts += [np.sum(inside & ~active), inside.sum(), np.sum(outside & active), outside.sum()]
+    within, without = counts[:2], counts[2:]
+    return within[0] / max(within[1], 1), int(within[1]), without[0] / max(without[1], 1), int(without[1])
+
+
+def even_rate(x: np.ndarray, labels: np.ndarray, union: Union) -> float:
+    """The share of wrong labels; where contradictions are not spread evenly, the smaller of the two shares.
+
+    Flipped labels do not ask where they are. A missing halfspace leaves active rows outside, an upper part that is not
+    monotone silent rows inside: what exceeds the even share stays a contradiction.
+    """
+    inside, num_inside, outside, num_outside = contradictions(x, labels, union)
+    together = (inside * num_inside + outside * num_outside) / max(num_inside + num_outside, 1)
+    deviation = np.sqrt(together * (1 / max(num_inside, 1) + 1 / max(num_outside, 1)))
+    return together if abs(inside - outside) <= 4 * deviation else min(inside, outside)
+
+
+def _disagreement(x: np.ndarray, labels: np.ndarray, union: Union) -> float:
+    inside, num_inside, outside, num_outside = contradictions(x, labels, union)
+    return (inside * num_inside + outside * num_outside) / max(num_inside + num_outside, 1)
 
 
 def _finest(num_rows: int, union: Union) -> float:

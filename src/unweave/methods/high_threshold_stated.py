@@ -1,7 +1,7 @@
 """Refinement of one direction as Goel and Panigrahy state it (Algorithms 1 and 2), for comparison.
 
-For monotone P and a direction z close to ``w_1``: let ``p(s) = Pr[f(x) != c_0 | s - e <= z.x <= s]``. With ``p(t1) = 0.4``
-and ``p(t2) = 0.6``, ``tan(angle(z, w_1)) ~ (t2 - t1) / (Phi^{-1}(0.6) - Phi^{-1}(0.4))``. A random perturbation of z of
+For monotone P and z close to ``w_1``: let ``p(s) = Pr[f(x) != c_0 | s - e <= z.x <= s]``. With ``p(t1) = 0.4`` and
+``p(t2) = 0.6``, ``tan(angle(z, w_1)) ~ (t2 - t1) / (Phi^{-1}(0.6) - Phi^{-1}(0.4))``. A random perturbation of z of
 size ``0.1 sin(alpha)/d`` in the tangent space is kept when the estimated angle falls; ``O(d log 1/eps)`` rounds.
 
 The probabilities are estimated from the same rows every round; the search ends where their noise hides the angle.
@@ -51,7 +51,7 @@ def refine_estimate(
     target: float = 1e-4,
     max_rounds: int | None = None,
 ) -> StatedRefinement:
-    """Algorithm 1 from unit z: random steps kept when the estimated angle falls, at most ``300 d`` rounds by default."""
+    """Algorithm 1 from unit z: random steps kept when the estimated angle falls; at most ``300 d`` rounds."""
     d = x.shape[1]
     z = z / np.linalg.norm(z)
     tangent = estimate_tan_alpha(x, active, z, epsilon)

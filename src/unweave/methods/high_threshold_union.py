@@ -69,39 +69,35 @@ def find_union(
     share of labels that may be wrong: that many unexplained rows start no halfspace.
     """
     d = x.shape[1]
-    most = 4 * d + 8 if max_units is None else max_units
+    most = (4 * d + 8 if max_units is None else max_units) if num_units is None else num_units
     if start is None:
         union = _first_guess(x, labels, rng, num_units)
     else:
         union = Union(start, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), start))
     rows = _some_rows(x, labels, union, rng)
     union = fit_union(*rows, union, (2.0, 4.0, 8.0), flip_rate=flip_rate)
-    if num_units is None and not _explains(x, labels, union, 8.0, flip_rate):
-        # More halfspaces than directions: a fit with too many, thinned out below.
-        crowd = cluster_rows(_fewer(x[labels], NUM_ROWS, rng), min(2 * d + 2, most), rng)
+    if not _explains(x, labels, union, 8.0, flip_rate):
+        # More halfspaces than directions, or poor starts: a fit with too many, thinned out.
+        crowd = cluster_rows(_fewer(x[labels], NUM_ROWS, rng), min(2 * d + 2, 2 * most), rng)
         many = Union(crowd, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), crowd))
-        other = fit_union(*rows, many, (2.0, 4.0, 8.0), flip_rate=flip_rate)
-        union = thin(*rows, other, flip_rate=flip_rate)
+        many = fit_union(*rows, many, (2.0, 4.0, 8.0), flip_rate=flip_rate)
+        union = thin(*rows, many, flip_rate=flip_rate, max_units=most)
+    allowed = num_allowed(len(x), d, flip_rate)
     for _ in range(max_rounds):
         union = sharpen(x, labels, union, (12.0, 24.0), flip_rate=flip_rate)
-        kept = union if num_units is not None else thin(x, labels, union, flip_rate=flip_rate)
-        missing = uncovered(x, labels, kept, 6 / 24.0)
-        enough = len(missing) <= _allowed(len(x), d, flip_rate)
-        if num_units is not None:
-            duplicate = None if enough else _closest_pair(kept)
-            if duplicate is None:
+        kept = thin(x, labels, union, flip_rate=flip_rate)
+        missing = uncovered(x, labels, kept, 4 / 24.0)
+        settled = len(kept) == len(union)
+        union = kept
+        fresh = new_halfspaces(missing, max(min(most - len(kept), 4), 0), allowed)
+        if len(missing) <= allowed or not len(fresh):
+            if settled:
                 break
-            kept = kept.without(duplicate)
-        elif enough and len(kept) == len(union):
-            break
-        fresh = new_halfspaces(missing, max(min(most - len(kept), 4), 0), _allowed(len(x), d, flip_rate))
-        if num_units is not None:
-            fresh = Union(fresh.normals[:1], fresh.offsets[:1])
+            continue
         union = kept.joined(fresh)
-        if len(fresh):
-            rows = _some_rows(x, labels, union, rng)
-            union = fit_union(*rows, union, (4.0, 8.0), flip_rate=flip_rate)
-    return union
+        rows = _some_rows(x, labels, union, rng)
+        union = fit_union(*rows, union, (4.0, 8.0), flip_rate=flip_rate)
+    return thin(x, labels, union, flip_rate=flip_rate)
 
 
 def fit_union(
@@ -180,9 +176,11 @@ def purity_offsets(x: np.ndarray, labels: np.ndarray, normals: np.ndarray) -> np
     return offsets
 
 
-def thin(x: np.ndarray, labels: np.ndarray, union: Union, *, flip_rate: float = 0.0) -> Union:
-    """The union without halfspaces that repeat another or have no active rows of their own."""
-    least = _allowed(len(x), x.shape[1], flip_rate)
+def thin(
+    x: np.ndarray, labels: np.ndarray, union: Union, *, flip_rate: float = 0.0, max_units: int | None = None
+) -> Union:
+    """The union without halfspaces that repeat another or have no active rows of their own, at most ``max_units``."""
+    least = num_allowed(len(x), x.shape[1], 0.0)
     hits = np.concatenate([scores > 0 for _, scores in score_batches(x, union)])
     kept = list(range(len(union)))
     while len(kept) > 1:
@@ -191,7 +189,8 @@ def thin(x: np.ndarray, labels: np.ndarray, union: Union, *, flip_rate: float = 
         gains = (alone & labels[:, None]).sum(axis=0) - (alone & ~labels[:, None]).sum(axis=0)
         worst = int(np.argmin(gains))
         twin = _twin(union, kept)
-        if gains[worst] > least and twin is None:
+        few_enough = max_units is None or len(kept) <= max_units
+        if gains[worst] > least and twin is None and few_enough:
             break
         kept.pop(worst if twin is None else twin)
     return Union(union.normals[kept], union.offsets[kept])
@@ -208,7 +207,7 @@ def uncovered(x: np.ndarray, labels: np.ndarray, union: Union, width: float) -> 
 
 def new_halfspaces(rows: np.ndarray, count: int, least: float) -> Union:
     """Up to ``count`` halfspaces around the densest directions of unexplained rows, each of more than ``least``."""
-    rows = rows[:2000]
+    num_rows, rows = max(len(rows), 1), rows[:2000]
     normals, offsets = [], []
     directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     left = np.ones(len(rows), dtype=bool)
@@ -218,7 +217,7 @@ def new_halfspaces(rows: np.ndarray, count: int, least: float) -> Union:
             break
         near = cosines > 0.6
         best = int(np.argmax(near.sum(axis=1)))
-        if near[best].sum() <= min(least, 20):
+        if near[best].sum() <= max(min(least, 20), 0.3 * least * len(rows) / num_rows):
             break
         members = np.flatnonzero(left)[near[best]]
         normal = rows[members].mean(axis=0)
@@ -266,7 +265,7 @@ def _explains(x, labels, union: Union, beta: float, flip_rate: float) -> bool:
     wrong = len(uncovered(x, labels, union, 3 / beta))
     for start, scores in score_batches(x, union):
         wrong += int(np.sum(~labels[start : start + len(scores)] & (np.max(scores, axis=1) > 3 / beta)))
-    return wrong <= max(_allowed(len(x), x.shape[1], flip_rate), 0.01 * labels.sum())
+    return wrong <= max(num_allowed(len(x), x.shape[1], flip_rate), 0.01 * labels.sum())
 
 
 def _twin(union: Union, kept: list[int]) -> int | None:
@@ -276,17 +275,13 @@ def _twin(union: Union, kept: list[int]) -> int | None:
     return int(max(i, j)) if cosines[i, j] > 0.97 else None
 
 
-def _closest_pair(union: Union) -> int | None:
-    return _twin(union, list(range(len(union)))) if len(union) > 1 else None
-
-
-def _allowed(num_rows: int, input_size: int, flip_rate: float) -> float:
+def num_allowed(num_rows: int, input_size: int, flip_rate: float) -> float:
     """So many unexplained rows start no halfspace."""
-    return 2 * input_size + 1e-4 * num_rows + 1.2 * flip_rate * num_rows
+    return 2 * input_size + 1e-4 * num_rows + 1.5 * flip_rate * num_rows
 
 
 def _num_rows(union: Union) -> int:
-    return max(NUM_ROWS, 40 * union.normals.size)
+    return max(NUM_ROWS, 12 * union.normals.size)
 
 
 def _some_rows(x, labels, union: Union, rng) -> tuple[np.ndarray, np.ndarray]:

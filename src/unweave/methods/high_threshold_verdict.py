@@ -44,7 +44,7 @@ def describe_first_layer(
         return Finding(None, "no unit has rows of its own; give more rows")
     exact = [f is not None and f.residual < EXACT for f in inverse]
     normals, offsets = fit.union.normals.copy(), fit.union.offsets.copy()
-    errors = fit.resolutions.copy()
+    errors = np.minimum(fit.resolutions, 1.0)
     for i, f in enumerate(inverse):
         if f is not None and exact[i]:
             normals[i], offsets[i], errors[i] = f.direction, f.offset, max(f.standard_error, 1e-16)
@@ -127,7 +127,9 @@ def _without_idle(fit: LabelFit, inverse, input_size: int):
     """The fit without units that have fewer than d + 2 rows of their own, and how many those were."""
     kept = np.flatnonzero(fit.num_own >= input_size + 2)
     union = Union(fit.union.normals[kept], fit.union.offsets[kept])
-    smaller = LabelFit(union, fit.flip_rate, fit.margins[kept], fit.num_own[kept], fit.num_rows)
+    smaller = LabelFit(
+        union, fit.flip_rate, fit.margins[kept], fit.num_own[kept], fit.num_rows, fit.resolutions[kept]
+    )
     return smaller, [inverse[i] for i in kept], len(fit.union) - len(kept)
 
 
@@ -149,6 +151,8 @@ def _open_ends(unit, x, labels, union: Union, fit: LabelFit, inverse, exact, num
             if f is not None:
                 why = f"w.x follows from y only to {f.residual:.0e}: noise, or two units closer than rows tell apart"
             undetermined.append(f"{place}: known only to about {fit.resolutions[i]:.0e} ({why})")
+        elif unit == "step" and fit.resolutions[i] > 0.1:
+            undetermined.append(f"{place}: too few rows lie at its boundary; give more rows")
         elif fit.flip_rate == 0 and not fit.margins[i] > 0 and unit == "step":
             undetermined.append(
                 f"{place}: no plane separates its rows; two units may be closer than they tell apart"

@@ -25,7 +25,7 @@ def recover_cliques(x: np.ndarray, y: np.ndarray) -> list[tuple[int, ...]]:
     cut = int(np.argmax(np.diff(values)))
     linked = correlations > (values[cut] + values[cut + 1]) / 2
     np.fill_diagonal(linked, True)
-    supports = {tuple(np.flatnonzero(row)) for row in linked}
+    supports = {tuple(int(i) for i in np.flatnonzero(row)) for row in linked}
     for support in supports:
         if not linked[np.ix_(support, support)].all():
             raise InputError("the correlation graph is not made of cliques: products of units are too strong")

@@ -1,6 +1,6 @@
 """Low thresholds and no linear terms: directions where ``E[f delta'(z.x - t)]`` is large (Goel and Panigrahy, sec. 3).
 
-For step units f jumps across ``w_i.x = t``: the difference of its means in thin slabs on both sides of ``z.x = t`` is of
+For step units f jumps across ``w_i.x = t``: the difference of its means in thin slabs beside ``z.x = t`` is of
 order one for ``z = w_i`` and of order ``slab / angle`` elsewhere. For relu units the second difference plays that part.
 Nothing guides the search from far away, so it takes a number of directions exponential in d: it is bounded, and refuses
 more than ``MOST_INPUTS`` inputs.
