@@ -9,25 +9,9 @@ from itertools import pairwise
 import numpy as np
 
 from unweave import Network
+from unweave.experiments.scenarios import paper_network
 
-
-def paper_network(m0: int, m1: int, geometry: str, activation: str, seed: int) -> Network:
-    """``f(x) = sum_l phi(b_l . phi(A' x + theta) + tau_l)`` with d = m0, phi = tanh or sigmoid - 1/2.
-
-    ``geometry`` is "sphere" (independent uniform columns) or "pod" (an orthogonal matrix whose singular values
-    are perturbed until their distance from one is 0.3 in the l2 norm). Biases are N(0, 0.01).
-    """
-    rng = np.random.default_rng([seed, m0, m1])
-    first, second = _columns(m0, m0, geometry, rng), _columns(m0, m1, geometry, rng)
-    theta, tau = 0.1 * rng.standard_normal(m0), 0.1 * rng.standard_normal(m1)
-    if activation == "tanh":
-        return Network(
-            [first.T, second.T, np.ones((1, m1))], [theta, tau, [0.0]], ["tanh", "tanh", "identity"]
-        )
-    # sigmoid - 1/2 in both layers: the halves go into the next biases
-    shift = tau - second.sum(axis=0) / 2
-    weights = [first.T, second.T, np.ones((1, m1))]
-    return Network(weights, [theta, shift, [-m1 / 2]], ["sigmoid", "sigmoid", "identity"])
+__all__ = ["paper_network", "random_mlp", "trained_regressor"]
 
 
 def random_mlp(sizes: Sequence[int], activation: str, seed: int) -> Network:
@@ -63,15 +47,3 @@ def trained_regressor(data: str, activation: str, hidden: tuple[int, ...], solve
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return make_pipeline(StandardScaler(), regressor).fit(x, (y - y.mean()) / y.std())
-
-
-def _columns(dimension: int, count: int, geometry: str, rng: np.random.Generator) -> np.ndarray:
-    """Unit columns in the given geometry."""
-    if geometry == "sphere":
-        columns = rng.standard_normal((dimension, count))
-        return columns / np.linalg.norm(columns, axis=0)
-    left, _ = np.linalg.qr(rng.standard_normal((dimension, count)))
-    right, _ = np.linalg.qr(rng.standard_normal((count, count)))
-    deviations = rng.standard_normal(count)
-    columns = left * (1 + 0.3 * deviations / np.linalg.norm(deviations)) @ right.T
-    return columns / np.linalg.norm(columns, axis=0)

@@ -22,8 +22,8 @@ from unweave.methods.hessian_span_layers import Deparametrised
 from unweave.oracles.meter import Meter
 from unweave.probes.derivatives import Differences, estimate_gradients, estimate_hessians
 
-BLOCK = 100
-"""Hessians asked for at a time; the questions of a thousand would fill a gigabyte."""
+BLOCK = 8
+"""Hessians asked for at a time: their questions stay in the cache, those of a thousand would fill a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def find_vectors(
     hessians: np.ndarray, count: int, rng: np.random.Generator, options: StatedOptions
 ) -> tuple[MatrixSpan, np.ndarray, np.ndarray]:
     """Algorithms 2 and 3 and k-means++: the span, ``count`` unit vectors, the largest eigenvalue of every limit."""
-    span = with_fixed_signs(estimate_span(hessians, dimension=count))
+    span = with_fixed_signs(estimate_span(hessians, dimension=count, gram=True))
     starts = rng.standard_normal((options.num_starts, span.dimension))
     limits, lambdas = ascend_spectral_norm(span, starts, gamma=options.gamma)
     return span, cluster_directions(limits, count, rng), lambdas
