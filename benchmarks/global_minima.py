@@ -1,7 +1,7 @@
 """Certified global minima of shallow networks, beside L-BFGS and Adam; the landscape's crossings and their readings.
 
     python benchmarks/global_minima.py --quick              a few trials a line, about two minutes
-    python benchmarks/global_minima.py                      certificates and times, 10 seeds a line
+    python benchmarks/global_minima.py                      certificates and times, 10 seeds a line (--seeds)
     python benchmarks/global_minima.py --panels DIR         figures 2 and 3, 20 teachers x 10 starts, resumable in DIR
     python benchmarks/global_minima.py --readings DIR       the quadratic panels under other readings, likewise
 
@@ -114,6 +114,18 @@ def run_adam(
     return theta
 
 
+def timed(solve: Callable[[], bool]) -> tuple[float, bool]:
+    """CPU seconds and success; what takes milliseconds is run five times, and the least counts, for everybody."""
+    times = []
+    for _ in range(5):
+        began = time.process_time()
+        certified = solve()
+        times.append(time.process_time() - began)
+        if times[0] > 0.03:
+            break
+    return min(times), certified
+
+
 def rivals(dimensions: tuple[int, ...], count: int, adam_steps: int) -> None:
     print(f"CPU time to a certified optimum, quadratic units, random labels, k = 2d, {count} seeds a line:")
     for d in dimensions:
@@ -123,30 +135,30 @@ def rivals(dimensions: tuple[int, ...], count: int, adam_steps: int) -> None:
             done = dict.fromkeys(times, 0)
             for seed in range(FIRST_SEED + 500, FIRST_SEED + 500 + count):
                 x, y = draw(n, d, seed)
-                began = time.process_time()
-                ours = unweave.fit(
-                    x, y, activation="quadratic", width=2 * d, output_weights=output, thorough=False
-                )
-                times["ours"].append(time.process_time() - began)
-                done["ours"] += ours.certified
                 loss = ShallowLoss(x, y, act.get("quadratic"), 2 * d, output)
-                rng = np.random.default_rng(seed)
-                start = (rng.standard_normal((2 * d, d)) / np.sqrt(d)).ravel()
-                goal = ours.loss + 1e-9 * float(np.mean(y**2)) / 2
+                start = (np.random.default_rng(seed).standard_normal((2 * d, d)) / np.sqrt(d)).ravel()
+                options = {
+                    "activation": "quadratic",
+                    "width": 2 * d,
+                    "output_weights": output,
+                    "thorough": False,
+                }
+                goal = unweave.fit(x, y, **options).loss + 1e-9 * float(np.mean(y**2)) / 2
 
                 def good(theta: np.ndarray, loss=loss, goal=goal) -> bool:
                     return float(loss.value(theta)) <= goal
 
-                for name in ("L-BFGS", "Adam"):
-                    began = time.process_time()
-                    end = (
-                        run_lbfgs(loss, start)
-                        if name == "L-BFGS"
-                        else run_adam(loss, start, good, adam_steps)
-                    )
-                    certificate = certify_point(loss, end, thorough=False)
-                    times[name].append(time.process_time() - began)
-                    done[name] += certificate.certified
+                solvers = {
+                    "ours": lambda x=x, y=y, options=options: unweave.fit(x, y, **options).certified,
+                    "L-BFGS": lambda loss=loss, start=start: _certified(loss, run_lbfgs(loss, start)),
+                    "Adam": lambda loss=loss, start=start, good=good: _certified(
+                        loss, run_adam(loss, start, good, adam_steps)
+                    ),
+                }
+                for name, solve in solvers.items():
+                    seconds, certified = timed(solve)
+                    times[name].append(seconds)
+                    done[name] += certified
             middle = {name: float(np.median(values)) for name, values in times.items()}
             print(
                 f"  d = {d:2d} n = {n:5d}  "
@@ -154,6 +166,10 @@ def rivals(dimensions: tuple[int, ...], count: int, adam_steps: int) -> None:
                 + f"  ratios {middle['L-BFGS'] / middle['ours']:7.1f} {middle['Adam'] / middle['ours']:7.1f}",
                 flush=True,
             )
+
+
+def _certified(loss: ShallowLoss, theta: np.ndarray) -> bool:
+    return certify_point(loss, theta, thorough=False).certified
 
 
 PANELS = {
@@ -202,6 +218,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--seeds", type=int, default=10, help="trials a line")
     parser.add_argument("--panels", type=Path)
     parser.add_argument("--readings", type=Path)
     parser.add_argument("--engine", help="threads, processes or a Dask scheduler, for the panels")
@@ -226,9 +243,8 @@ def main() -> None:
         PANELS[names[2]].update(k=range(5, 9))
         panels(None, (2, 4), (names[0], names[2]), None)
     else:
-        certificates((10, 20, 50), 10)
-        rivals((10, 20), 10, 10_000)
-        rivals((50,), 3, 5_000)
+        certificates((10, 20, 50), arguments.seeds)
+        rivals((10, 20, 50), arguments.seeds, 5_000)
 
 
 if __name__ == "__main__":

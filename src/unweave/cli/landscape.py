@@ -22,7 +22,7 @@ def landscape(
     seed: int = 0,
     descent_steps: int = 1000,
     step: float = 0.01,
-    polish_steps: int = 125,
+    polish_steps: int = 400,
     out: Path | None = None,
     figure: Path | None = None,
     json: Path | None = None,

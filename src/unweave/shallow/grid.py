@@ -159,7 +159,7 @@ def landscape(
     seed: int = 0,
     descent_steps: int = 1000,
     step: float = 0.01,
-    polish_steps: int = 125,
+    polish_steps: int = 400,
     out: str | Path | None = None,
     engine: Executor | str | None = None,
     progress: Progress | None = None,
