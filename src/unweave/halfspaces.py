@@ -39,6 +39,8 @@ class Halfspaces:
     flip_rate: float = 0.0
     """Estimated share of wrong labels."""
     notes: tuple[str, ...] = ()
+    even: bool = True
+    """Whether labels that contradict the halfspaces are spread as wrong labels would be."""
 
     def __len__(self) -> int:
         return len(self.normals)
@@ -64,7 +66,7 @@ class Halfspaces:
         """Whether the check on unseen rows found no more contradictions than wrong labels explain."""
         chance = 4 * np.sqrt(max(self.flip_rate, 1 / max(self.num_checked, 1)) / max(self.num_checked, 1))
         near = min(float(np.sum(self.resolutions)), 0.01) if len(self.resolutions) else 0.0
-        return self.num_checked > 0 and self.wrong_share <= self.flip_rate + chance + near
+        return self.even and self.num_checked > 0 and self.wrong_share <= self.flip_rate + chance + near
 
     def verdict(self) -> str:
         """One line: how many, how accurate, how it was checked."""
@@ -119,7 +121,8 @@ class Halfspaces:
             num_held,
             0,
             fit.flip_rate,
-            describe_units(fit),
+            (*describe_units(fit), *([fit.uneven] if fit.uneven else [])),
+            not fit.uneven,
         )
 
     @classmethod

@@ -44,6 +44,8 @@ class LabelFit:
     num_rows: int
     resolutions: np.ndarray
     """About the error of each normal when no label is wrong (``face_resolutions``)."""
+    uneven: str = ""
+    """Says so where labels that contradict the union are not spread evenly, as wrong labels would be."""
 
 
 def fit_labels(
@@ -80,14 +82,21 @@ def fit_labels(
             )
     else:
         union = margins.union
+    uneven = ""
     if rate > 0 and flip_rate is None:
-        rate = even_rate(x, labels, union)
+        rate, uneven = even_rate(x, labels, union)
     if equal_offsets:
         union = Union(union.normals, np.full(len(union), float(np.median(union.offsets))))
     order = np.argsort(-margins.num_own, kind="stable")
     union = Union(union.normals[order], union.offsets[order])
     return LabelFit(
-        union, rate, margins.margins[order], margins.num_own[order], len(x), face_resolutions(x, union)
+        union,
+        rate,
+        margins.margins[order],
+        margins.num_own[order],
+        len(x),
+        face_resolutions(x, union),
+        uneven,
     )
 
 
@@ -175,8 +184,8 @@ def contradictions(x: np.ndarray, labels: np.ndarray, union: Union) -> tuple[flo
     return within[0] / max(within[1], 1), int(within[1]), without[0] / max(without[1], 1), int(without[1])
 
 
-def even_rate(x: np.ndarray, labels: np.ndarray, union: Union) -> float:
-    """The share of wrong labels; where contradictions are not spread evenly, the smaller of the two shares.
+def even_rate(x: np.ndarray, labels: np.ndarray, union: Union) -> tuple[float, str]:
+    """The share of wrong labels; where contradictions are not spread evenly, the smaller of two shares and a remark.
 
     Flipped labels do not ask where they are. A missing halfspace leaves active rows outside, an upper part that is not
     monotone silent rows inside: what exceeds the even share stays a contradiction.
@@ -184,7 +193,11 @@ def even_rate(x: np.ndarray, labels: np.ndarray, union: Union) -> float:
     inside, num_inside, outside, num_outside = contradictions(x, labels, union)
     together = (inside * num_inside + outside * num_outside) / max(num_inside + num_outside, 1)
     deviation = np.sqrt(together * (1 / max(num_inside, 1) + 1 / max(num_outside, 1)))
-    return together if abs(inside - outside) <= 4 * deviation else min(inside, outside)
+    if abs(inside - outside) <= 4 * deviation:
+        return together, ""
+    where = f"{inside:.1%} inside the halfspaces, {outside:.1%} outside"
+    why = "a halfspace is missing" if outside > inside else "the labels are not monotone in the units"
+    return min(inside, outside), f"contradicting labels are not spread evenly ({where}): {why}"
 
 
 def _disagreement(x: np.ndarray, labels: np.ndarray, union: Union) -> float:

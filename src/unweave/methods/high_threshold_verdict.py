@@ -95,7 +95,8 @@ def certify_first_layer(finding: Finding, x: np.ndarray, y: np.ndarray) -> Certi
     errors = np.where((top > 0) != labels, np.abs(top), 0.0)
     wrong = float(np.mean(errors > 0)) if len(errors) else 0.0
     if details["flip_rate"] > 0:
-        allowed = int(np.ceil(2 * details["flip_rate"] * len(x) + 5))
+        expected = details["flip_rate"] * len(x)
+        allowed = int(np.ceil(expected + 4 * np.sqrt(expected) + 3))
         errors[np.argsort(-errors)[:allowed]] = 0.0
     for i, record in enumerate(details["inverse"]):
         if record:
@@ -128,7 +129,13 @@ def _without_idle(fit: LabelFit, inverse, input_size: int):
     kept = np.flatnonzero(fit.num_own >= input_size + 2)
     union = Union(fit.union.normals[kept], fit.union.offsets[kept])
     smaller = LabelFit(
-        union, fit.flip_rate, fit.margins[kept], fit.num_own[kept], fit.num_rows, fit.resolutions[kept]
+        union,
+        fit.flip_rate,
+        fit.margins[kept],
+        fit.num_own[kept],
+        fit.num_rows,
+        fit.resolutions[kept],
+        fit.uneven,
     )
     return smaller, [inverse[i] for i in kept], len(fit.union) - len(kept)
 
@@ -157,6 +164,8 @@ def _open_ends(unit, x, labels, union: Union, fit: LabelFit, inverse, exact, num
             undetermined.append(
                 f"{place}: no plane separates its rows; two units may be closer than they tell apart"
             )
+    if fit.uneven:
+        undetermined.append(f"layer 1: {fit.uneven}")
     cosines = union.normals @ union.normals.T - 2 * np.eye(len(union))
     for i, j in np.argwhere(np.triu(cosines > 0.9)):
         warnings.append(
