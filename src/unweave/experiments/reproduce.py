@@ -15,6 +15,7 @@ from pathlib import Path
 from unweave.errors import InputError
 from unweave.experiments.exhibits import Exhibit, Line, describe_setting
 from unweave.experiments.frame import Cell, Paper, Results, Scope, run_cells
+from unweave.report import require_parts
 
 PAPERS = {
     "two-layer": "two_layer",
@@ -72,6 +73,7 @@ def reproduce(
     if not any(chosen):
         raise InputError("there is nothing to reproduce under that number")
     only = " ".join(f"--{k} {v}" for k, v in (("table", table), ("figure", figure)) if v is not None)
+    require_parts()
     out.mkdir(parents=True, exist_ok=True)
     done: list[Reproduced] = []
     with _told_what_is_kept(out):
@@ -87,8 +89,9 @@ def reproduce(
         finally:
             from unweave.experiments.page import write_outputs
 
-            page = f"{names[0]}.html" if len(names) == 1 else "index.html"
-            write_outputs(done, scope, out, page)
+            if done:
+                page = f"{names[0]}.html" if len(names) == 1 else "index.html"
+                write_outputs(done, scope, out, page)
     return done
 
 
