@@ -183,7 +183,7 @@ class _Run:
     def _try(
         self, choice: SampleChoice, samples: Samples, precision: Precision, residuals: dict[str, float]
     ) -> Identification:
-        problem = Problem(choice.activations, self.hidden, precision, self.seed)
+        problem = Problem(choice.activations, self.hidden, precision, self.seed, engine=self.engine)
         finding = choice.method.learn(samples, problem)
         if finding.noise is not None:
             precision = replace(precision, noise=finding.noise, kind="noisy")

@@ -46,7 +46,7 @@ def identify(
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
-    engine: Executor | None = None,
+    engine: Executor | str | None = None,
     progress: Progress | None = None,
     throw: bool = False,
     allow_pickle: bool = False,
@@ -94,7 +94,7 @@ def identify(
     settings = {"activation": activation, "hidden": widths, "method": method}
     with open_journal(journal, run_facts(oracle, domain, seed, settings)) as book, one_thread():
         meter = Meter(oracle, domain=domain, budget=budget, progress=progress, journal=book)
-        found = _Run(meter, activation, widths, method, seed).identify()
+        found = _Run(meter, activation, widths, method, seed, engine).identify()
     asked = {
         "model": _repeatable_name(model, oracle),
         "activation": activation,
@@ -125,6 +125,7 @@ class _Run:
     hidden: tuple[int, ...] | None
     method: str
     seed: int
+    engine: Executor | str | None
 
     def identify(self) -> Identification:
         """Every stage in order; a spent budget ends it with what is known."""
@@ -177,7 +178,7 @@ class _Run:
         return choose(self.method, self.activation, traits)
 
     def _try(self, choice: Choice, precision: Precision) -> Identification:
-        problem = Problem(choice.activations, self.hidden, precision, self.seed)
+        problem = Problem(choice.activations, self.hidden, precision, self.seed, engine=self.engine)
         finding = choice.method.recover(self.meter, problem)
         base = Identification(
             outcome=Outcome.NOT_IDENTIFIED,

@@ -13,6 +13,7 @@ from unweave.methods.in_domain import InDomain, recover_from_samples
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
+from unweave.pipeline import identify
 
 EXACT = Precision(1e-16, 1.0, "float64")
 
@@ -111,3 +112,14 @@ def test_constant_inputs_are_reported_as_undetermined():
     finding = recover_from_samples(x, truth(x), Problem(("tanh",), None, EXACT, 3, 1))
     assert finding.network is not None, finding.reason
     assert finding.undetermined
+
+
+def test_an_engine_changes_where_students_run_and_nothing_else():
+    truth = random_network((5, 4, 1), "tanh", 3)
+    alone, together = (
+        identify(truth, activation="tanh", domain=Ball(4.0), seed=2, engine=engine)
+        for engine in (None, "threads")
+    )
+    assert alone.identified
+    assert alone.ledger.total == together.ledger.total
+    assert np.array_equal(alone.network.flat(), together.network.flat())

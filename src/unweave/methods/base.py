@@ -6,6 +6,7 @@ pipeline certifies every finding on fresh queries and words the outcome.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -32,6 +33,8 @@ class Problem:
     seed: int = 0
     max_depth: int = 4
     """Most hidden layers a method may try when ``hidden`` is not given."""
+    engine: Executor | str | None = None
+    """Where independent fits may run side by side."""
 
     def rng(self, purpose: int = 0) -> np.random.Generator:
         """A generator of its own for each numbered purpose, so stages do not disturb each other."""

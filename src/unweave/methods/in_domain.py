@@ -76,7 +76,15 @@ def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
     if affine is not None:
         return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
     candidates = _candidates(problem)
-    fit = search(pool, candidates, hidden=problem.hidden, noise=noise, rng=problem.rng(33), effort=effort)
+    fit = search(
+        pool,
+        candidates,
+        hidden=problem.hidden,
+        noise=noise,
+        rng=problem.rng(33),
+        effort=effort,
+        engine=problem.engine,
+    )
     details = {
         "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
         "num_points": fit.num_points,

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from unweave.engine import Here, open_engine
 from unweave.network import Network
 from unweave.refine.devices import use_accelerator
 from unweave.refine.forms import Form
@@ -175,9 +177,27 @@ def search(
     noise: float = 0.0,
     rng: np.random.Generator,
     effort: Effort | None = None,
+    engine: Executor | str | None = None,
 ) -> OverwideFit:
-    """The first candidate that fits at minimal width, at the least number of points that lets one."""
+    """The first candidate that fits at minimal width, at the least number of points that lets one.
+
+    With an ``engine`` the students of one size run side by side; the first in order that fits is taken, so the
+    result is the same as without.
+    """
     effort = Effort() if effort is None else effort
+    with open_engine(engine) as executor:
+        return _search(pool, candidates, hidden, noise, rng, effort, executor)
+
+
+def _search(
+    pool: Pool,
+    candidates: Sequence[Candidate],
+    hidden: tuple[int, ...] | None,
+    noise: float,
+    rng: np.random.Generator,
+    effort: Effort,
+    executor: Executor,
+) -> OverwideFit:
     deadline = time.monotonic() + effort.time_limit
     attempts: list[Attempt] = []
     ranking = _Ranking(candidates, effort)
@@ -188,21 +208,16 @@ def search(
         leading = ranking.choose(x, y, turn)
         num_starts = effort.num_last if is_last else effort.num_starts
         accelerated = not is_last and _accelerated(y.size)
-        for candidate, shape in effort.plan(leading, turn, num_starts, accelerated):
-            if time.monotonic() > deadline:
+        plan = effort.plan(leading, turn, num_starts, accelerated)
+        students = [
+            (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
+            for candidate, shape in plan
+        ]
+        for candidate, trial in _try_all(executor, x, y, students, noise, effort.max_steps, deadline):
+            if trial is None:
                 reason = f"stopped after {effort.time_limit:g} s; allow more time"
                 return _give_up(pool, attempts, surplus, reason)
-            widths = choose_widths(x, y, candidate, shape, hidden)
-            found, attempt = try_student(
-                x,
-                y,
-                candidate.activation,
-                widths,
-                rng=rng,
-                noise=noise,
-                max_steps=effort.max_steps,
-                deadline=deadline,
-            )
+            found, attempt = trial
             attempts.append(attempt)
             ranking.record(candidate, attempt)
             if found is not None and found.minimal:
@@ -220,6 +235,65 @@ def search(
             break
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
     return _give_up(pool, attempts, surplus, reason)
+
+
+Trial = tuple[Recovered | None, Attempt]
+
+
+def _try_all(
+    executor: Executor,
+    x: np.ndarray,
+    y: np.ndarray,
+    students: list[tuple[Candidate, tuple[int, ...], int]],
+    noise: float,
+    max_steps: int,
+    deadline: float,
+) -> Iterator[tuple[Candidate, Trial | None]]:
+    """Every student with what became of it, in order; None once the time is up."""
+    in_advance = not isinstance(executor, Here)
+    futures = []
+    if in_advance:
+        left = max(deadline - time.monotonic(), 0.0)
+        futures = [
+            executor.submit(_try_one, x, y, c.activation, widths, seed, noise, max_steps, left)
+            for c, widths, seed in students
+        ]
+    try:
+        for i, (candidate, widths, seed) in enumerate(students):
+            left = deadline - time.monotonic()
+            if left < 0:
+                yield candidate, None
+                return
+            if in_advance:
+                yield candidate, futures[i].result()
+            else:
+                yield candidate, _try_one(x, y, candidate.activation, widths, seed, noise, max_steps, left)
+    finally:
+        for future in futures:
+            future.cancel()
+
+
+def _try_one(
+    x: np.ndarray,
+    y: np.ndarray,
+    activation: str,
+    widths: tuple[int, ...],
+    seed: int,
+    noise: float,
+    max_steps: int,
+    seconds: float,
+) -> Trial:
+    """One student from its own seed, wherever this runs."""
+    return try_student(
+        x,
+        y,
+        activation,
+        widths,
+        rng=np.random.default_rng(seed),
+        noise=noise,
+        max_steps=max_steps,
+        deadline=time.monotonic() + seconds,
+    )
 
 
 class _Ranking:
