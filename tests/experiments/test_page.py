@@ -106,3 +106,14 @@ def test_figures_are_files_and_parts_of_the_page(tmp_path):
 def test_an_interrupted_run_says_so(tmp_path):
     write_outputs([reproduced(num_left=5)], Scope("quick"), tmp_path, "page.html")
     assert "5 cells were not run" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_rates_are_judged_against_the_printed_ones():
+    from unweave.experiments.exhibits import Summary, Triple
+
+    entry = Entry("rate", "rate", trials_of="m")
+    near, far = (Triple(entry, "0.87", Summary(v, 0.0, 10), None) for v in (0.85, 0.75))
+    assert near.agrees({"m": "30"})
+    assert far.agrees({"m": "30"}) is False
+    assert far.agrees({"m": "1"})
+    assert Triple(entry, "–", Summary(0.5, 0.0, 10), None).agrees({"m": "30"}) is None

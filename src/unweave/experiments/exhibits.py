@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 NOTHING = "–"
+PAPER_TRIALS = 30
+"""Repetitions behind the rates the papers print."""
+ROUNDING = 0.005
+"""Printed rates have two digits."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,7 @@ class Entry:
     """"rate", "error", "count", "seconds" or "number"."""
     statistic: str = "mean"
     trials_of: str = ""
-    """Number of things counted in a trial, a parameter of the setting: for the standard error of a rate."""
+    """How many things a trial counts, a parameter of the setting or a number: for the standard error of a rate."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,20 @@ class Triple:
             render(self.stated, self.entry.style),
             render(self.unweave, self.entry.style),
         )
+
+    def agrees(self, setting: Mapping[str, str]) -> bool | None:
+        """Whether a rate as stated is within two standard errors of a proportion of the printed one.
+
+        Both are estimates, the paper's from thirty trials, and the printed one is rounded. None: nothing to compare.
+        """
+        if not self.entry.trials_of or self.stated is None or not _is_number(self.paper):
+            return None
+        count = float(setting.get(self.entry.trials_of, "") or self.entry.trials_of)
+        ours, theirs = self.stated.num_trials * count, PAPER_TRIALS * count
+        printed = float(self.paper)
+        pooled = (self.stated.value * ours + printed * theirs) / (ours + theirs)
+        error = np.sqrt(pooled * (1 - pooled) * (1 / ours + 1 / theirs))
+        return bool(abs(self.stated.value - printed) <= 2 * error + ROUNDING)
 
 
 @dataclass(frozen=True)
@@ -119,6 +137,19 @@ class Exhibit:
             ]
             lines.append(Line(where, tuple(triples), *counts))
         return lines
+
+    def agreement(self, lines: Sequence[Line]) -> str:
+        """How many rates as stated agree with the printed ones; empty where none is printed."""
+        verdicts = [
+            t.agrees(dict(zip(self.by, line.setting, strict=True))) for line in lines for t in line.triples
+        ]
+        known = [v for v in verdicts if v is not None]
+        if not known:
+            return ""
+        return (
+            f"As stated, {sum(known)} of {len(known)} rates are within two standard errors of a proportion of the "
+            "paper's."
+        )
 
     def _derived(self, results: Results, where: Mapping[str, str], triples: list[Triple]) -> list[Triple]:
         if self.derive is None:

@@ -111,9 +111,8 @@ def _block(item: Reproduced, exhibit: Exhibit, out: Path, markup: Any) -> Block:
             stem = _slug(f"{item.paper.name} {exhibit.name} {name}")
             _save(figure, out / f"{stem}.svg")
             pictures.append((name, markup(to_svg(figure, stem))))
-    return Block(
-        exhibit.name, exhibit.title, exhibit.note, tuple(e.label for e in exhibit.entries), rows, pictures
-    )
+    note = " ".join(text for text in (exhibit.agreement(lines), exhibit.note) if text)
+    return Block(exhibit.name, exhibit.title, note, tuple(e.label for e in exhibit.entries), rows, pictures)
 
 
 @in_house_style

@@ -116,6 +116,9 @@ def lines_of_text(item: Reproduced) -> Iterator[str]:
         width = max(map(len, labels))
         for label, line in zip(labels, lines, strict=True):
             yield f"  {label:{width}}  {'   '.join(_triple_text(line))}"
+        agreement = exhibit.agreement(lines)
+        if agreement:
+            yield f"  {agreement}"
         yield ""
 
 
