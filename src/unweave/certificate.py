@@ -28,6 +28,8 @@ from unweave.refine.weighted import relative_errors, weighted_system
 
 NUM_POINTS = 200
 CONFIDENCE = 0.95
+LOOSEST = 0.1
+"""However rough the answers are, a larger relative error on fresh ones is no agreement."""
 EXACT = 1e-9
 """Largest relative error that counts as the same function when the answers are exact."""
 
@@ -110,7 +112,7 @@ def certify(
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
         num_points=len(x),
         # Decisions look like answers rounded to 0 and 1, but agree or do not.
-        tolerance=EXACT if steps else max(EXACT, 12 * precision.relative),
+        tolerance=EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST),
         fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(from_domain, 1)),
         condition=None if system is None else system.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
