@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -165,31 +166,47 @@ def loop_descent(model: Deparametrised, start: np.ndarray, x, y, rate: float, nu
     return p
 
 
+@dataclass
+class Clock:
+    """CPU seconds by stage, the median of so many repeats: short times are noisy on a busy machine."""
+
+    repeats: int
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def time(self, stage: str, work: Callable[[], np.ndarray]) -> np.ndarray:
+        times, value = [], np.zeros(0)
+        for _ in range(self.repeats):
+            began = time.process_time()
+            value = work()
+            times.append(time.process_time() - began)
+        self.seconds[stage] = float(np.median(times))
+        return value
+
+
 def compare(scenario: str, m0: int, m1: int, seed: int, options: StatedOptions) -> None:
     """Each stage by both, from the same inputs and random numbers."""
     truth = Truth.draw(scenario, m0, m1, seed)
     f, meter = plain_function(truth.network), Meter(from_network(truth.network), remember=False)
     differences = Differences("forward", options.step, options.step)
     points = draw_points(options.num_hessians, m0, np.random.default_rng(seed))
-    slow, fast = {}, {}
-    plain = _timed(slow, "Hessians", lambda: loop_hessians(f, points, options.step))
+    slow, fast = Clock(1), Clock(3)
+    plain = slow.time("Hessians", lambda: loop_hessians(f, points, options.step))
     blocks = np.array_split(points, max(len(points) // BLOCK, 1))
-    ours = _timed(
-        fast,
+    ours = fast.time(
         "Hessians",
         lambda: np.concatenate([estimate_hessians(meter, b, differences)[:, 0] for b in blocks]),
     )
     away = {"Hessians": np.max(np.abs(plain - ours)) / np.max(np.abs(ours))}
     count = m0 + m1
-    vectors = _timed(
-        slow, "vectors", lambda: loop_vectors(ours, count, np.random.default_rng([seed, 1]), options)
+    vectors = slow.time(
+        "vectors", lambda: loop_vectors(ours, count, np.random.default_rng([seed, 1]), options)
     )
-    found = _timed(
-        fast, "vectors", lambda: find_vectors(ours, count, np.random.default_rng([seed, 1]), options)[1]
+    found = fast.time(
+        "vectors", lambda: find_vectors(ours, count, np.random.default_rng([seed, 1]), options)[1]
     )
     away["vectors"] = np.max(np.abs(vectors - found))
-    energy = _timed(slow, "attribution", lambda: loop_energy(f, found, options.step))
-    quick = _timed(fast, "attribution", lambda: gradient_energy(meter, found, differences))
+    energy = slow.time("attribution", lambda: loop_energy(f, found, options.step))
+    quick = fast.time("attribution", lambda: gradient_energy(meter, found, differences))
     away["attribution"] = np.max(np.abs(energy - quick)) / np.max(quick)
     rng = np.random.default_rng([seed, 2])
     x = rng.standard_normal((10 * count, m0))
@@ -198,31 +215,24 @@ def compare(scenario: str, m0: int, m1: int, seed: int, options: StatedOptions) 
     model = Deparametrised(truth.rows, profiles, act.get(truth.activation), free_outputs=False)
     start, rate = draw_start(model, rng), 0.5 if truth.activation == "sigmoid" else 0.025
     steps = options.descent_steps
-    p = _timed(slow, "descent", lambda: loop_descent(model, start, x, y, rate, steps))
-    q = _timed(fast, "descent", lambda: descend(model, start, x, y, rate=rate, num_steps=steps)[0])
+    p = slow.time("descent", lambda: loop_descent(model, start, x, y, rate, steps))
+    q = fast.time("descent", lambda: descend(model, start, x, y, rate=rate, num_steps=steps)[0])
     away["descent"] = np.max(np.abs(p - q))
     print(
         f"{scenario} ({m0},{m1}), {options.num_hessians} Hessians, {options.num_starts} starts, {steps} steps, 1 trial:"
     )
-    for stage in slow:
-        ratio = slow[stage] / max(fast[stage], 1e-9)
+    for stage in slow.seconds:
+        ratio = slow.seconds[stage] / max(fast.seconds[stage], 1e-9)
         print(
-            f"  {stage:12s} loops {slow[stage]:8.2f} s  unweave {fast[stage]:7.3f} s  {ratio:6.1f} times  "
-            f"apart {away[stage]:.1e}"
+            f"  {stage:12s} loops {slow.seconds[stage]:8.2f} s  unweave {fast.seconds[stage]:7.3f} s  "
+            f"{ratio:6.1f} times  apart {away[stage]:.1e}"
         )
     stages = ("Hessians", "vectors", "attribution")
-    whole = sum(slow[s] for s in stages), sum(fast[s] for s in stages)
+    whole = sum(slow.seconds[s] for s in stages), sum(fast.seconds[s] for s in stages)
     print(
         f"  {'weights':12s} loops {whole[0]:8.2f} s  unweave {whole[1]:7.3f} s  {whole[0] / whole[1]:6.1f} times",
         flush=True,
     )
-
-
-def _timed(account: dict[str, float], stage: str, work: Callable[[], np.ndarray]) -> np.ndarray:
-    began = time.process_time()
-    value = work()
-    account[stage] = time.process_time() - began
-    return value
 
 
 def _sigmoid(z: np.ndarray) -> np.ndarray:

@@ -83,7 +83,7 @@ def test_three_columns_with_their_numbers_of_trials(tmp_path):
     assert [t.texts for t in line.triples] == [
         ("0.87", "0.50", "10.50"),
         ("–", "2.00", "42.00"),
-        ("–", "1", "1"),
+        ("1", "1"),
     ]
     assert (line.num_stated, line.num_unweave) == (2, 2)
     text = "\n".join(lines_of_text(item))
@@ -101,6 +101,15 @@ def test_figures_are_files_and_parts_of_the_page(tmp_path):
     assert re.fullmatch(r"[a-z0-9-]+\.svg", figure.name)
     assert "<script" not in figure.read_text(encoding="utf-8")
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("<svg") == 1
+
+
+def test_markdown_has_the_same_table_and_no_markup_of_its_own(tmp_path):
+    write_outputs([reproduced()], Scope("quick"), tmp_path, "page.html")
+    text = (tmp_path / "paper.md").read_text(encoding="utf-8")
+    assert "<script" not in text.replace("\\<", "")
+    (figure,) = tmp_path.glob("*.svg")
+    assert f"]({figure.name})" in text
+    assert "| 2, 2 | 0.87 | 0.50 | 10.50 | – | 2.00 | 42.00 | 1 | 1 |" in text
 
 
 def test_an_interrupted_run_says_so(tmp_path):

@@ -106,7 +106,7 @@ def test_one_command_writes_table_figures_and_page_and_resumes(tmp_path, capsys)
     assert "Figure 3" in first.out
     assert "crossing 5.5 |" in first.out
     assert "landscape.html" in first.err
-    assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".svg", ".html"}
+    assert {p.suffix for p in tmp_path.iterdir()} == {".csv", ".svg", ".html", ".md"}
     table = (tmp_path / "landscape.csv").read_text()
     assert main(command) == 0
     assert capsys.readouterr().out == first.out

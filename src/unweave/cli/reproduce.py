@@ -26,8 +26,8 @@ def reproduce(
 ) -> int:
     """Compute the tables and figures of a paper twice: as the paper states it, and by unweave's default.
 
-    Writes a tidy CSV file a paper, the figures as SVG and one page. A run that was interrupted goes on where
-    it stopped when the same command is given again.
+    Writes a tidy CSV file and a Markdown page for each paper, the figures as SVG, and one HTML page. A run that was
+    interrupted goes on where it stopped when the same command is given again.
 
     Parameters
     ----------

@@ -48,6 +48,11 @@ class Entry:
     trials_of: str = ""
     """How many things a trial counts, a parameter of the setting or a number: for the standard error of a rate."""
 
+    @property
+    def is_cost(self) -> bool:
+        """Queries, steps, seconds: the papers print none."""
+        return self.style in ("count", "seconds")
+
 
 @dataclass(frozen=True)
 class Triple:
@@ -59,12 +64,10 @@ class Triple:
     unweave: Summary | None
 
     @property
-    def texts(self) -> tuple[str, str, str]:
-        return (
-            self.paper,
-            render(self.stated, self.entry.style),
-            render(self.unweave, self.entry.style),
-        )
+    def texts(self) -> tuple[str, ...]:
+        """Paper, as stated, unweave; costs without the paper."""
+        computed = render(self.stated, self.entry.style), render(self.unweave, self.entry.style)
+        return computed if self.entry.is_cost else (self.paper, *computed)
 
     def agrees(self, setting: Mapping[str, str]) -> bool | None:
         """Whether a rate as stated is within two standard errors of a proportion of the printed one.

@@ -1,4 +1,4 @@
-"""What a reproduction leaves behind: figures as SVG files and one self-contained page, paper | as stated | unweave.
+"""What a reproduction leaves behind: SVG figures, Markdown, one self-contained page: paper | as stated | unweave.
 
 The page shares style sheet, escaping and content security policy with the report of a result: nothing is loaded, no
 script runs, everything is escaped.
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unweave.errors import MissingExtra
-from unweave.experiments.exhibits import Exhibit, describe_setting
+from unweave.experiments.exhibits import Entry, Exhibit, describe_setting
 from unweave.experiments.frame import Scope
+from unweave.experiments.markdown import render_markdown
 from unweave.report.canvas import in_house_style, to_svg
 from unweave.version import __version__
 
@@ -34,14 +35,14 @@ class Block:
     name: str
     title: str
     note: str
-    measures: tuple[str, ...]
-    rows: list[tuple[str, str, list[tuple[str, str, str]]]]
+    measures: tuple[Entry, ...]
+    rows: list[tuple[str, str, list[tuple[str, ...]]]]
     """Setting, trials, and for every measure the columns shown."""
     pictures: list[tuple[str, Any]]
 
 
 def write_outputs(done: Sequence[Reproduced], scope: Scope, out: Path, page: str) -> None:
-    """Figures and the page ``out/page`` of what is finished."""
+    """Figures, a Markdown file a paper, and the page ``out/page``, of what is finished."""
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
@@ -52,9 +53,14 @@ def write_outputs(done: Sequence[Reproduced], scope: Scope, out: Path, page: str
     template = environment.from_string(experiments.joinpath("page.html").read_text(encoding="utf-8"))
     style = files.joinpath("page.css").read_text(encoding="utf-8")
     style += experiments.joinpath("page.css").read_text(encoding="utf-8")
+    sections = [_section(item, out, Markup) for item in done]
+    for item, section in zip(done, sections, strict=True):
+        pictures = {block.title: [f"{stem}.svg" for stem, _ in block.pictures] for block in section["blocks"]}
+        page_text = render_markdown(item, command(done, scope, out), machine(), pictures)
+        (out / f"{item.paper.name}.md").write_text(page_text, encoding="utf-8")
     text = template.render(
         style=Markup(style),
-        papers=[_section(item, out, Markup) for item in done],
+        papers=sections,
         command=command(done, scope, out),
         machine=machine(),
         version=__version__,
@@ -110,9 +116,9 @@ def _block(item: Reproduced, exhibit: Exhibit, out: Path, markup: Any) -> Block:
         for name, figure in exhibit.draw(results).items():
             stem = _slug(f"{item.paper.name} {exhibit.name} {name}")
             _save(figure, out / f"{stem}.svg")
-            pictures.append((name, markup(to_svg(figure, stem))))
+            pictures.append((stem, markup(to_svg(figure, stem))))
     note = " ".join(text for text in (exhibit.agreement(lines), exhibit.note) if text)
-    return Block(exhibit.name, exhibit.title, note, tuple(e.label for e in exhibit.entries), rows, pictures)
+    return Block(exhibit.name, exhibit.title, note, exhibit.entries, rows, pictures)
 
 
 @in_house_style

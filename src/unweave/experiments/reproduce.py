@@ -124,7 +124,5 @@ def lines_of_text(item: Reproduced) -> Iterator[str]:
 
 def _triple_text(line: Line) -> Iterator[str]:
     for triple in line.triples:
-        paper, stated, ours = triple.texts
-        shown = (stated, ours) if triple.entry.style in ("count", "seconds") else (paper, stated, ours)
-        yield f"{triple.entry.label} {' | '.join(shown)}"
+        yield f"{triple.entry.label} {' | '.join(triple.texts)}"
     yield f"trials {line.num_stated} | {line.num_unweave}"
