@@ -25,6 +25,7 @@ import numpy as np
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu_polish import refit_ridges
 from unweave.methods.relu_ridges import RidgeSum
+from unweave.methods.relu_samples_moments import kinks_from_moments, moments_pay
 from unweave.methods.relu_samples_noise import Opinion, agree, looks_white
 from unweave.methods.relu_samples_search import EXACT, Effort, KinkFit, KinkSearch
 from unweave.methods.relu_samples_signs import likeliest_signs
@@ -54,6 +55,8 @@ class ReluSamples:
     """``method="relu-samples"``; ``effort`` holds every bound of the search."""
 
     effort: Effort = field(default_factory=Effort)
+    moments: bool = True
+    """Whether many Gaussian rows may start from their moments rather than at random."""
     name: str = "relu-samples"
     needs_gaussian: bool = False
 
@@ -66,6 +69,10 @@ class ReluSamples:
             )
         samples.report("search for kinks")
         search = rows.search(problem.rng(51), self.effort)
+        if self.moments and moments_pay(samples):
+            samples.report("moments")
+            kinks = kinks_from_moments(samples, problem.rng(52))
+            search.kinks = None if kinks is None else rows.standardised(kinks)
         best: Finding | None = None
         for found in search.candidates(_width(problem)):
             samples.report("least width")
@@ -218,6 +225,14 @@ class _Rows:
             undetermined=("hidden units: none shows above the noise",),
             noise=noise,
         )
+
+    def standardised(self, kinks: np.ndarray) -> np.ndarray:
+        """Kinks given in whitened inputs, as unit normals and offsets in standard coordinates."""
+        back = np.linalg.pinv(self.standard.whiten)
+        normals = kinks[:, :-1] @ back.T
+        offsets = kinks[:, -1] + kinks[:, :-1] @ self.standard.mean
+        lengths = np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+        return np.hstack([normals, offsets[:, None]]) / lengths
 
     def opinion(self, found: KinkFit, search: KinkSearch) -> Opinion:
         """A student of noisy rows narrowed down and refitted."""

@@ -5,10 +5,10 @@ activation pattern it is linear in its parameters. A student half as wide again 
 in about half of all cases at four rows a parameter. One that has stalled holds most of the true kinks already, so
 its least useful units (``refine.prune``) are replaced by random ones and the fit goes on: two or three repairs do what
 eight restarts do. Where the width is not known it grows by two fifths from rung to rung, each student starting from
-the last.
+the last; where moments of the rows show kinks (``relu_samples_moments``), it starts from these.
 
-Exact rows end at a rounding residual. Noisy ones end at a level that wider students no longer lower, measured with
-the degrees of freedom taken off; a misfit keeps falling instead. Everything is bounded by ``Effort``.
+Exact rows end at a rounding residual. Noisy ones end at a level that wider students no longer lower, measured on
+other rows; a misfit keeps falling instead. Everything is bounded by ``Effort``.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
@@ -53,7 +54,10 @@ class Effort:
 
 @dataclass(frozen=True)
 class Rung:
-    """One fit of the search: width, rows, relative residual, the same with degrees of freedom taken off."""
+    """One fit of the search: width, rows, relative residual, and the same on other rows.
+
+    Where there are no other rows the level is the residual with the degrees of freedom taken off.
+    """
 
     width: int
     num_rows: int
@@ -85,6 +89,8 @@ class KinkSearch:
     rng: np.random.Generator
     known_noise: float = 0.0
     effort: Effort = field(default_factory=Effort)
+    kinks: np.ndarray | None = None
+    """Unit normals with offsets (units, d + 1) to start from, where something showed them."""
     rungs: list[Rung] = field(default_factory=list)
     deadline: float = float("inf")
 
@@ -95,7 +101,11 @@ class KinkSearch:
         if not widest:
             return
         student: tuple[Layout, Minimum] | None = None
-        for size in self._widths(width, widest):
+        sizes = self._widths(width, widest)
+        if width is None and self.kinks is not None:
+            sizes = [*self._widths(len(self.kinks), widest), *sizes]
+        for previous, size in pairwise([0, *sizes]):
+            student = None if size < previous else student
             if self._late or self.is_flat:
                 return
             student = self._grow(student, size)
@@ -157,9 +167,12 @@ class KinkSearch:
         """A student of this width: random, or the last one with its least useful units replaced."""
         layout = self._layout(width)
         u, v = self._rows(layout)
-        start = draw_start(layout, u, v, self.rng)
         if student is not None:
             start = self._replace_units(*student, layout, u, v)
+        elif self.kinks is not None and len(self.kinks) <= width:
+            start, self.kinks = self._complete(self.kinks, layout, u, v), None
+        else:
+            start = draw_start(layout, u, v, self.rng)
         settings = Settings(
             target=max(PROMISING * self.bend, 1.05 * self.known_noise),
             max_steps=self.effort.max_steps,
@@ -172,7 +185,7 @@ class KinkSearch:
     def _replace_units(
         self, layout: Layout, fit: Minimum, wider: Layout, u: np.ndarray, v: np.ndarray
     ) -> np.ndarray:
-        """Start of the wider student: the useful units, random ones, and a ridge regression on top."""
+        """Start of the wider student: the useful units completed by random ones."""
         rows_u, rows_v = self._rows(layout)
         count = min(max(1, round(self.effort.share * layout.hidden[0])), layout.hidden[0] - 1)
         plan = plan_removals(layout, fit, rows_u, rows_v, stop=np.inf)[:count]
@@ -182,7 +195,10 @@ class KinkSearch:
             rows = narrow.block(plan[-1].parameters[indices], 0)
         lengths = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
         good = (lengths[:, 0] > 1e-8) & np.all(np.isfinite(rows), axis=1)
-        rows = rows[good] / lengths[good]
+        return self._complete(rows[good] / lengths[good], wider, u, v)
+
+    def _complete(self, rows: np.ndarray, wider: Layout, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """Start of a student that has these kinks, random ones besides, and a ridge regression on top."""
         fresh = self.rng.standard_normal((wider.hidden[0] - len(rows), u.shape[1]))
         fresh /= np.linalg.norm(fresh, axis=1, keepdims=True)
         offsets = 0.7 * self.rng.standard_normal((len(fresh), 1))
@@ -197,33 +213,37 @@ class KinkSearch:
         """Whether this student explains its rows: to rounding, to the stated noise, or to a level that stays."""
         layout, fit = student
         u, v = self._rows(layout)
-        spare = v.size - layout.num_parameters
-        level = fit.rms * np.sqrt(v.size / max(spare, 1))
-        self.rungs.append(
-            Rung(layout.hidden[0], len(u), fit.rms, float(level), fit.end, self._has_spare(layout, len(u)))
-        )
         if fit.rms <= PROMISING * self.bend:
             settings = Settings(
                 max_steps=self.effort.max_steps, damping=1e-4, geodesic=False, patience=6,
                 stall_above=PROMISING * self.bend, deadline=self.deadline,
             )  # fmt: skip
-            closer = fit_layout(layout, fit.parameters, u, v, settings=settings)
-            if closer.rms <= EXACT:
-                return KinkFit(layout, closer, len(u), 0.0)
-            fit, level = closer, closer.rms * np.sqrt(v.size / max(spare, 1))
-        if self.known_noise > EXACT:
-            return KinkFit(layout, fit, len(u), float(level)) if level <= 1.1 * self.known_noise else None
-        is_level = self._is_level(layout, len(u), float(level))
-        return KinkFit(layout, fit, len(u), float(level)) if is_level else None
+            fit = fit_layout(layout, fit.parameters, u, v, settings=settings)
+            if fit.rms <= EXACT:
+                return KinkFit(layout, fit, len(u), 0.0)
+        noise = fit.rms * float(np.sqrt(v.size / max(v.size - layout.num_parameters, 1)))
+        level = self._level_elsewhere(layout, fit, len(u))
+        level = noise if level is None else level
+        rung = Rung(layout.hidden[0], len(u), fit.rms, level, fit.end, self._has_spare(layout, len(u)))
+        explains = noise <= 1.1 * self.known_noise if self.known_noise > EXACT else self._is_level(rung)
+        self.rungs.append(rung)
+        return KinkFit(layout, fit, len(u), noise) if explains else None
+
+    def _level_elsewhere(self, layout: Layout, fit: Minimum, num_rows: int) -> float | None:
+        """The residual on rows the student was not fitted to; None when there are too few."""
+        others = slice(num_rows, num_rows + 4000)
+        u, v = self.u[others], self.v[others]
+        if len(u) < max(500, num_rows // 4):
+            return None
+        return float(np.sqrt(np.mean((layout.forward(fit.parameters, u) - v) ** 2)))
 
     def _has_spare(self, layout: Layout, num_rows: int) -> bool:
         wanted = self.effort.rows_per_parameter * layout.num_parameters / self.v.shape[1]
         return num_rows >= 0.7 * wanted
 
-    def _is_level(self, layout: Layout, num_rows: int, level: float) -> bool:
+    def _is_level(self, rung: Rung) -> bool:
         """Whether three narrower students with rows to spare left the same residual, below the affine one's."""
-        width = layout.hidden[0]
-        if not self._has_spare(layout, num_rows) or level > 0.95 * self.bend:
+        if not rung.spare or rung.width < 8 or rung.level > 0.95 * self.bend:
             return False
-        earlier = {r.width: r.level for r in self.rungs if 0.3 * width <= r.width < width}
-        return width >= 8 and len(earlier) >= 3 and all(level > LEVEL * other for other in earlier.values())
+        earlier = {r.width: r.level for r in self.rungs if 0.3 * rung.width <= r.width < rung.width}
+        return len(earlier) >= 3 and all(rung.level > LEVEL * other for other in earlier.values())
