@@ -101,16 +101,24 @@ def relu(sizes, trials: int, *, top: bool) -> None:
 
 def step(sizes, trials: int) -> None:
     for d, t, n in sizes:
-        errors, seconds, claimed = [], [], 0
+        errors, means, seconds, claimed = [], [], [], 0
         scale = d / (n * np.exp(-t * t / 2) / np.sqrt(2 * np.pi))
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 902])
+            rng = np.random.default_rng([seed, d, n, 912])
             w, x = directions(d, rng), rng.standard_normal((n, d))
-            error, spent, ok = first_layer(np.any(x @ w.T > t, axis=1).astype(float), x, "step", w)
-            errors.append(error)
+            y = np.any(x @ w.T > t, axis=1).astype(float)
+            found, spent = timed(
+                lambda x=x, y=y: unweave.learn(x, y, method=unweave.HighThreshold(unit="step"))
+            )
+            rows = np.zeros((0, d)) if found.network is None else found.network.weights[0]
+            errors.append(worst(w, rows))
+            means.append(float(np.mean([worst(w[i : i + 1], rows) for i in range(d)])))
             seconds.append(spent)
-            claimed += ok
-        ratio = f"  {np.median(errors) / scale:.2f} d/(N n(t)), identified {claimed}"
+            claimed += found.identified
+        ratio = (
+            f"  = {np.median(errors) / scale:.2f} d/(N n(t)), mean over units {np.median(means) / scale:.2f}, "
+            f"identified {claimed}"
+        )
         report(f"step units (OR) d={d} t={t} N={n:.0e}", errors, seconds, ratio)
 
 
@@ -160,7 +168,7 @@ def halfspaces(sizes, trials: int) -> None:
     for k, d, n in sizes:
         errors, seconds, complete, claimed = [], [], 0, 0
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 905])
+            rng = np.random.default_rng([seed, d, n, 915])
             normals, offsets = separate_normals(k, d, rng), rng.uniform(1.5, 2.5, k)
             x = rng.standard_normal((n, d))
             inside = np.all(x @ normals.T <= offsets, axis=1)

@@ -166,8 +166,11 @@ def estimate_flip_rate(
     if not trusted.any():
         return 0.0
     shares = silent[trusted] / inside[trusted]
+    usual = float(np.median(shares))
+    if usual == 0:
+        return 0.0
     # A start that is no unit has silent rows of its own: those far above the usual are left out.
-    pure = shares <= 2 * np.median(shares) + 3 / np.sqrt(inside[trusted])
+    pure = shares <= 2 * usual + 3 * np.sqrt(usual / inside[trusted])
     rate = float(silent[trusted][pure].sum() / inside[trusted][pure].sum())
     return rate if rate * inside[trusted][pure].sum() >= 3 else 0.0
 

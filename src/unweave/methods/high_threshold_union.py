@@ -75,13 +75,16 @@ def find_union(
     else:
         union = Union(start, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), start))
     rows = _some_rows(x, labels, union, rng)
-    union = fit_union(*rows, union, (2.0, 4.0, 8.0), flip_rate=flip_rate)
-    if not _explains(x, labels, union, 8.0, flip_rate):
+    union = fit_union(*rows, union, (2.0, 4.0), flip_rate=flip_rate)
+    union = sharpen(x, labels, union, (8.0,), flip_rate=flip_rate, num_rows=2 * len(rows[0]))
+    wrong = num_wrong(x, labels, union, 3 / 8.0)
+    if wrong > max(num_allowed(len(x), d, flip_rate), 0.01 * labels.sum()):
         # More halfspaces than directions, or poor starts: a fit with too many, thinned out.
         crowd = cluster_rows(_fewer(x[labels], NUM_ROWS, rng), min(2 * d + 2, 2 * most), rng)
         many = Union(crowd, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), crowd))
         many = fit_union(*rows, many, (2.0, 4.0, 8.0), flip_rate=flip_rate)
-        union = thin(*rows, many, flip_rate=flip_rate, max_units=most)
+        many = thin(*rows, many, flip_rate=flip_rate, max_units=most)
+        union = many if num_wrong(x, labels, many, 3 / 8.0) < wrong else union
     allowed = num_allowed(len(x), d, flip_rate)
     for _ in range(max_rounds):
         union = sharpen(x, labels, union, (12.0, 24.0), flip_rate=flip_rate)
@@ -260,12 +263,14 @@ def _first_guess(x, labels, rng, num_units) -> Union:
     return Union(normals, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), normals))
 
 
-def _explains(x, labels, union: Union, beta: float, flip_rate: float) -> bool:
-    """Whether few active rows lie clearly outside all halfspaces and few silent ones clearly inside."""
-    wrong = len(uncovered(x, labels, union, 3 / beta))
+def num_wrong(x: np.ndarray, labels: np.ndarray, union: Union, width: float) -> int:
+    """Active rows further than ``width`` outside all halfspaces and silent ones further than that inside one."""
+    wrong = 0
     for start, scores in score_batches(x, union):
-        wrong += int(np.sum(~labels[start : start + len(scores)] & (np.max(scores, axis=1) > 3 / beta)))
-    return wrong <= max(num_allowed(len(x), x.shape[1], flip_rate), 0.01 * labels.sum())
+        top = np.max(scores, axis=1)
+        active = labels[start : start + len(scores)]
+        wrong += int(np.sum((active & (top < -width)) | (~active & (top > width))))
+    return wrong
 
 
 def _twin(union: Union, kept: list[int]) -> int | None:
