@@ -73,7 +73,7 @@ def learn(
     seed
         Same seed, same rows held out, same starts, same result.
     engine
-        Where independent fits may run.
+        Where independent pieces may run, for methods that have any: sums over rows, say.
     progress
         Called with (stage, rows, None) when a stage begins.
     throw

@@ -50,7 +50,7 @@ def learn(
     seed
         Seed of every random choice; the same seed gives the same result.
     engine
-        Where independent fits run: threads, processes, or the address of a Dask scheduler.
+        Where independent pieces run, for methods that have any: threads, processes, or the address of a Dask scheduler.
     out
         Write the recovered network here: .onnx, .safetensors or .npz.
     json
