@@ -121,6 +121,21 @@ def test_engines_give_the_same_table(tmp_path, engine):
     assert tables[0] == tables[1]
 
 
+def test_cells_are_known_again_whatever_the_order_of_their_parameters(tmp_path):
+    path = tmp_path / "paper.csv"
+    cells = [
+        Cell("study", UNWEAVE, setting(**where), 0, 0)
+        for where in ({"m": 1, "kind": "b"}, {"kind": "b", "m": 1})
+    ]
+    assert cells[0] == cells[1]
+    run_cells(PAPER, cells[:1], Results.open(path, PAPER.parameters))
+    path.write_text(path.read_text() + "".join(path.read_text().splitlines(keepends=True)[1:]))
+    again = Results.open(path, PAPER.parameters)
+    assert again.finished == {cells[1]}
+    assert len(again.records) == 3
+    assert len(path.read_text().splitlines()) == 4
+
+
 def test_another_table_is_refused(tmp_path):
     path = tmp_path / "paper.csv"
     path.write_text("a,b\n1,2\n")

@@ -73,6 +73,8 @@ def test_plans_hold_what_the_exhibits_show(name, size):
     assert len(set(cells)) == len(cells)
     assert {p for c in cells for p, _ in c.parameters} <= set(paper.parameters)
     assert plan_cells(paper, paper.exhibits, Scope(size)) == cells
+    written = Results(paper.parameters)
+    assert all(written.reread(c) == c for c in cells)
     for exhibit in paper.exhibits:
         needed = plan_cells(paper, (exhibit,), Scope(size))
         assert {c.column for c in needed} == {AS_STATED, UNWEAVE}

@@ -38,9 +38,12 @@ class Cell:
     study: str
     column: str
     parameters: tuple[tuple[str, str], ...]
-    """Names and values; values as they are written in the table."""
+    """Names and values, by name; values as they are written in the table."""
     trial: int
     seed: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parameters", tuple(sorted(self.parameters)))
 
     def __getitem__(self, name: str) -> str:
         return dict(self.parameters)[name]
@@ -167,6 +170,8 @@ class Results:
             if record is not None:
                 pending.append(record)
                 if record.measured.measure == LAST:
+                    if record.cell in results.finished:
+                        pending = []
                     results.records.extend(pending)
                     results.finished.add(record.cell)
                     pending = []
@@ -207,6 +212,12 @@ class Results:
                 and all(r.cell[name] == value for name, value in where.items())
             ]
         )
+
+    def reread(self, cell: Cell) -> Cell | None:
+        """The cell as its line in the table would give it back."""
+        (line,) = csv.reader(io.StringIO(self._text([Record(cell, Measured(LAST, 0.0))])))
+        record = self._record(line)
+        return None if record is None else record.cell
 
     def _record(self, line: list[str]) -> Record | None:
         try:

@@ -200,7 +200,9 @@ def _function_error(truth: ReluUnits, network: Network | None, rng: np.random.Ge
 
 def _rng(cell: Cell) -> np.random.Generator:
     """Of the setting but not of the column: both see the same networks."""
-    numbers = [int(v) if v.isdigit() else len(v) for name, v in cell.parameters if name != "N"]
+    given = dict(cell.parameters)
+    values = [given[name] for name in ("order", "d", "m", "far", "biases") if name in given]
+    numbers = [int(v) if v.isdigit() else len(v) for v in values]
     return np.random.default_rng([8000 + cell.seed, cell.trial, *numbers])
 
 

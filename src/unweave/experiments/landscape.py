@@ -166,7 +166,7 @@ def _panels(figure: str) -> Exhibit:
         f"Every start reaches a global minimum, {name} units",
         ("panel",),
         (
-            Entry("crossing", "crossing", "planted", "planted", style="number"),
+            Entry("crossing", "crossing", "planted", "planted"),
             Entry("clean teachers", "clean", "planted", "planted"),
             Entry("runs that reach it", "runs that reach it", "planted", "planted"),
             Entry("steps", "steps", "planted", "planted", style="count"),

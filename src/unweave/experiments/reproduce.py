@@ -111,7 +111,8 @@ def lines_of_text(item: Reproduced) -> Iterator[str]:
         lines = exhibit.lines(item.for_exhibit(exhibit))
         if not lines:
             continue
-        yield f"{item.paper.name}, {exhibit.name}: {exhibit.title}   (paper | as stated | unweave)"
+        title = f"{exhibit.name}: {exhibit.title}" if exhibit.names else exhibit.title
+        yield f"{item.paper.name}, {title}   (paper | as stated | unweave)"
         labels = [describe_setting(exhibit.by, line.setting) for line in lines]
         width = max(map(len, labels))
         for label, line in zip(labels, lines, strict=True):
