@@ -286,7 +286,7 @@ def num_allowed(num_rows: int, input_size: int, flip_rate: float) -> float:
 
 
 def _num_rows(union: Union) -> int:
-    return max(NUM_ROWS, 12 * union.normals.size)
+    return max(NUM_ROWS, 40 * union.normals.size)
 
 
 def _some_rows(x, labels, union: Union, rng) -> tuple[np.ndarray, np.ndarray]:
