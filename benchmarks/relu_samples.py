@@ -23,7 +23,7 @@ import unweave
 from unweave.network import Network
 from unweave.refine.streamed import parameter_errors
 
-FIRST_SEED = 90_000
+FIRST_SEED = 310_000
 EXACT = [((5, 5), 4, 50), ((10, 5), 4, 50), ((10, 10), 4, 50), ((8, 15), 4, 50), ((20, 20), 4, 30)]
 LARGE = [((40, 40), 6, 5), ((30, 60), 6, 5)]
 NOISE = [(0.01, 20_000, 30), (0.1, 20_000, 30), (0.01, 200_000, 30), (0.1, 200_000, 30)]

@@ -46,6 +46,8 @@ ROUNDING = 4 * 2.0**-52
 MOST_ENTRIES = 20_000_000
 """Entries of the largest Jacobian held in memory."""
 DOUBTFUL = "doubt"
+MOST_DOUBTS = 3
+"""Noise levels that were not confirmed after which the search ends."""
 NUM_OPINIONS = 4
 """Independent fits of noisy rows, at most; two must agree."""
 
@@ -74,6 +76,7 @@ class ReluSamples:
             kinks = kinks_from_moments(samples, problem.rng(52))
             search.kinks = None if kinks is None else rows.standardised(kinks)
         best: Finding | None = None
+        num_doubts = 0
         for found in search.candidates(_width(problem)):
             samples.report("least width")
             if found.noise == 0:
@@ -82,8 +85,11 @@ class ReluSamples:
                 finding = self._finish_noisy(rows, found, problem, search, samples)
             settled = finding.network is not None and DOUBTFUL not in finding.details
             best = finding if best is None or settled else best
-            if settled:
+            num_doubts += not settled
+            if settled or num_doubts == MOST_DOUBTS:
                 break
+            # what looked like noise was not settled: more rows a parameter tell more
+            search.effort = replace(search.effort, rows_per_parameter=3 * search.effort.rows_per_parameter)
             samples.report("search for kinks")
         least = min((r.level for r in search.rungs), default=rows.bend)
         if best is None:
@@ -142,7 +148,7 @@ class ReluSamples:
         for turn in range(1, NUM_OPINIONS):
             samples.report(f"independent fit {turn + 1}")
             others = rows.shuffled(problem.rng(60 + turn))
-            again = others.search(problem.rng(70 + turn), self.effort)
+            again = others.search(problem.rng(70 + turn), search.effort)
             again.known_noise = opinions[0].misfit / rows.spread
             second = next(again.candidates(opinions[0].width), None)
             if second is None:
@@ -203,7 +209,7 @@ class _Rows:
                 found.layout, found.fit, self.u[:count], self.v[:count], bend=self.bend, floor=0.0,
                 max_steps=search.effort.max_steps, deadline=deadline,
             )  # fmt: skip
-        count = max(found.num_rows, _num_rows(self, found.layout, 12))
+        count = max(found.num_rows, _num_rows(self, found.layout, 1.5 * search.effort.rows_per_parameter))
         u, v = self.u[:count], self.v[:count]
         settings = Settings(
             target=0.3 * found.noise, max_steps=60, damping=1e-3, geodesic=False, stationary_gain=1e-3,
@@ -237,7 +243,7 @@ class _Rows:
     def opinion(self, found: KinkFit, search: KinkSearch) -> Opinion:
         """A student of noisy rows narrowed down and refitted."""
         layout, fit = self.narrow(found, search)
-        count = _num_rows(self, layout)
+        count = _num_rows(self, layout, 4 * search.effort.rows_per_parameter)
         ridges, misfit = self.refit(self.ridges(layout, fit.parameters), count, found.noise)
         ridges, misfit = self.drop_surplus(ridges, misfit, count, found.noise)
         return Opinion(ridges, misfit, count)
@@ -361,7 +367,7 @@ def _width(problem: Problem) -> int | None:
     return problem.hidden[0] if problem.hidden is not None and len(problem.hidden) == 1 else None
 
 
-def _num_rows(rows: _Rows, layout: Layout, ratio: int = 30) -> int:
+def _num_rows(rows: _Rows, layout: Layout, ratio: float) -> int:
     """Rows that a student of noisy answers is fitted to: so many a parameter, as far as memory goes."""
     size = layout.num_parameters
     return int(min(len(rows.x), ratio * size, max(MOST_ENTRIES // size, 4 * size)))
