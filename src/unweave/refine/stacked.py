@@ -22,7 +22,7 @@ class StackSettings:
     target: float = 1e-26
     """At this loss, relative to that of the zero network."""
     damping: float = 1e-2
-    patience: int = 15
+    patience: int = 60
     """After this many successive steps that gain less than ``gain`` ..."""
     gain: float = 1e-4
 
