@@ -13,6 +13,9 @@ import numpy as np
 
 from unweave.shallow.loss import LocalLoss, ShallowLoss
 
+LARGEST_DAMPING = 1e12
+"""Steps this much damped move nothing; more would only overflow."""
+
 
 @dataclass(frozen=True)
 class StackSettings:
@@ -68,8 +71,9 @@ def minimise_stack(loss: ShallowLoss, start: np.ndarray, settings: StackSettings
         theta[active] += np.where(good[:, None], move, 0.0)
         value[active] = np.where(good, after, before)
         eased = damping[active] * np.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
-        damping[active] = np.where(good, np.maximum(eased, 1e-14), damping[active] * growth[active])
-        growth[active] = np.where(good, 2.0, 2 * growth[active])
+        damped = np.minimum(damping[active] * growth[active], LARGEST_DAMPING)
+        damping[active] = np.where(good, np.maximum(eased, 1e-14), damped)
+        growth[active] = np.where(good, 2.0, np.minimum(2 * growth[active], LARGEST_DAMPING))
         slow = ~good | (before - after < s.gain * before)
         quiet[active] = np.where(slow, quiet[active] + 1, 0)
         steps[active] += 1
