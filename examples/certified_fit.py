@@ -9,7 +9,9 @@ x, y = rng.standard_normal((150, 20)), rng.standard_normal(150)
 
 print("Quadratic units, random labels, 40 hidden units:")
 found = fit(x, y, activation="quadratic", width=40)
-print(f"  {found.certificate.verdict}: loss {found.loss:.1e}, at most {found.certificate.gap:.1e} above the best")
+print(
+    f"  {found.certificate.verdict}: loss {found.loss:.1e}, at most {found.certificate.gap:.1e} above the best"
+)
 
 print("Softplus units, the same labels, 10 hidden units:")
 found = fit(x, y, activation="softplus(10)", width=10)

@@ -13,7 +13,10 @@ from unweave.network import UNKNOWN, Network
 def _open(activation: str, upper=None) -> Network:
     rng = np.random.default_rng(1)
     return Network(
-        [rng.standard_normal((4, 3))], [rng.standard_normal(4)], [activation], UNKNOWN if upper is None else upper
+        [rng.standard_normal((4, 3))],
+        [rng.standard_normal(4)],
+        [activation],
+        UNKNOWN if upper is None else upper,
     )
 
 
@@ -43,7 +46,9 @@ def test_symmetries_keep_the_function_below_a_known_top(activation):
 def test_comparison_looks_at_the_first_layer_only():
     net = _open("relu")
     rng = np.random.default_rng(3)
-    whole = Network([*net.weights, rng.standard_normal((2, 4))], [*net.biases, np.zeros(2)], ["relu", "identity"])
+    whole = Network(
+        [*net.weights, rng.standard_normal((2, 4))], [*net.biases, np.zeros(2)], ["relu", "identity"]
+    )
     moved = net.permuted(0, [3, 1, 0, 2]).rescaled(0, np.array([2.0, 0.5, 3.0, 1.0]))
     comparison = unweave.compare(whole, moved)
     assert comparison.max_relative_error < 1e-14

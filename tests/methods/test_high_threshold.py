@@ -57,7 +57,7 @@ def test_relu_units_under_sums_and_products_come_back_to_rounding(relu_case, tmp
 
 
 def test_relu_units_under_an_unknown_sigmoid(relu_case):
-    w, t, x, units = relu_case
+    w, _, x, units = relu_case
     y = 1 / (1 + np.exp(1 - units @ np.linspace(0.5, 1.5, 6)))
     found = unweave.learn(x, y, method=unweave.HighThreshold(unit="relu"))
     assert found.identified, found.verdict()
@@ -164,7 +164,7 @@ def test_landscapes_have_true_gradients_and_their_minima_are_the_units():
 
 
 def test_starts_by_landscape_lead_to_the_same_units(relu_case):
-    w, t, x, units = relu_case
+    w, _, x, units = relu_case
     found = unweave.learn(x, units.sum(axis=1), method=unweave.HighThreshold("relu", start="landscape"))
     assert found.network is not None
     assert worst(w, found.network.weights[0]) < 1e-12
