@@ -27,7 +27,7 @@ def boundary_checks(network: Network, meter: Meter, rng: np.random.Generator) ->
     with meter.stage("certificate"):
         answers = meter.ask(np.concatenate([before, behind]))
     wrong = np.any(answers != network(np.concatenate([before, behind])), axis=1)
-    bad = wrong[:room] | wrong[room:]
+    bad = np.logical_or(wrong[:room], wrong[room:])
     return {"num_face_points": float(room), "max_error_at_faces": float(np.mean(bad))}
 
 
