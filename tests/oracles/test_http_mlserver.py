@@ -29,7 +29,7 @@ def _train() -> dict:
     x = rng.standard_normal((300, 4))
     options = {"activation": "tanh", "solver": "lbfgs", "max_iter": 10_000, "alpha": 1e-2, "random_state": 0}
     regressor = MLPRegressor(hidden_layer_sizes=(5,), **options).fit(x, np.sin(x[:, 0]) + x[:, 1] * x[:, 2])
-    classifier = MLPClassifier(hidden_layer_sizes=(4,), **{**options, "alpha": 1.0})
+    classifier = MLPClassifier(hidden_layer_sizes=(4,), **{**options, "alpha": 0.3})
     return {"regressor": regressor, "classifier": classifier.fit(x, x[:, 0] + x[:, 1] ** 2 > 0.5)}
 
 
@@ -100,7 +100,7 @@ def test_a_served_classifier_is_identified_by_its_probabilities(origin, models):
     served = unweave.ServedModel(
         f"{origin}/v2/models/classifier", output_name="predict_proba", probabilities=True
     )
-    found = unweave.identify(served, input_size=4, domain=unweave.Ball(4.0))
+    found = unweave.identify(served, input_size=4, domain=unweave.Ball(2.0))
     assert found.identified
     assert unweave.compare(models["classifier"], found.network).max_relative_error < 1e-4
     assert "log-odds" in found.verdict()
