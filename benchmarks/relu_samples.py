@@ -163,8 +163,8 @@ def train_adam(x: np.ndarray, y: np.ndarray, width: int, seed: int, seconds: flo
                 loss = torch.mean((model(inputs) - targets) ** 2)
                 loss.backward()
                 optimiser.step()
-        if float(loss) < least:
-            best, least = [p.detach().numpy().copy() for p in model.parameters()], float(loss)
+        if loss.item() < least:
+            best, least = [p.detach().numpy().copy() for p in model.parameters()], loss.item()
     assert best is not None
     return Network([best[0], best[2]], [best[1], best[3]], ["relu", "identity"])
 
