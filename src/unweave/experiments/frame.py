@@ -287,7 +287,6 @@ def run_cells(
                 results.add(futures[future], future.result())
                 done += 1
                 note(futures[future])
-        except BaseException:
+        finally:
             for future in futures:
                 future.cancel()
-            raise

@@ -28,7 +28,7 @@ from unweave.experiments.frame import (
     Stopwatch,
     setting,
 )
-from unweave.experiments.landscape_figures import draw_losses, draw_probabilities
+from unweave.experiments.landscape_figures import clean_shares, draw_losses, draw_probabilities
 from unweave.refine.gradient_descent import DescentSettings, descend_stack
 from unweave.refine.stacked import StackSettings, minimise_stack
 from unweave.shallow.interpolation import check_interpolation
@@ -143,15 +143,7 @@ def _random_labels(cell: Cell) -> list[Measured]:
 def find_crossing(results: Results, column: str, where: Mapping[str, str]) -> dict[str, float]:
     """Where the fitted share of clean teachers crosses 1/2."""
     panel = where["panel"]
-    groups: dict[float, list[float]] = {}
-    for record in results.records:
-        cell = record.cell
-        if (cell.study, cell.column, cell["panel"]) == (
-            "planted",
-            column,
-            panel,
-        ) and record.measured.measure == "clean":
-            groups.setdefault(float(cell[PANELS[panel][1]]), []).append(record.measured.value)
+    groups = clean_shares(results, panel, column, PANELS[panel][1])
     at = np.array(sorted(groups))
     fitted = fit_logistic(at, np.array([sum(groups[t]) for t in at]), np.array([len(groups[t]) for t in at]))
     return {} if fitted is None else {"crossing": fitted.crossing}

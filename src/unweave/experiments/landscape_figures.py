@@ -26,7 +26,7 @@ def draw_probabilities(results: Results) -> dict[str, Figure]:
         figure = new_figure(2.4)
         axes = add_axes(figure, 1, 1, 1, grid="both")
         for column, tint in TINTS.items():
-            groups = _shares(results, panel, column, axis)
+            groups = clean_shares(results, panel, column, axis)
             at = np.array(sorted(groups))
             if not len(at):
                 continue
@@ -73,7 +73,8 @@ def draw_losses(results: Results) -> dict[str, Figure]:
     return figures
 
 
-def _shares(results: Results, panel: str, column: str, axis: str) -> dict[float, list[float]]:
+def clean_shares(results: Results, panel: str, column: str, axis: str) -> dict[float, list[float]]:
+    """For every place on the axis, 1 for each teacher without a spurious minimum and 0 for the others."""
     groups: dict[float, list[float]] = {}
     for record in results.records:
         cell = record.cell
