@@ -292,14 +292,17 @@ def time_steps(sizes: tuple[int, ...]) -> None:
             outputs, jacobian = layout.linearise(theta, x)
             return (outputs - y).ravel(), jacobian
 
-        problems = {"accelerator": AcceleratedProblem(layout, x, y)} if has_accelerator() else {}
+        problems = {}
+        if has_accelerator():
+            problem = AcceleratedProblem(layout, x, y)
+            problems["accelerator"] = problem, problem.inside(start)
         if p < 5500:
-            problems["CPU"] = HostProblem(residual, linearise, None, y.size)
-        for name, problem in problems.items():
+            problems["CPU"] = HostProblem(residual, linearise, None, y.size), start
+        for name, (problem, point) in problems.items():
             if name == "accelerator":
-                descend(problem, start, 1.0, settings)  # compiles
+                descend(problem, point, 1.0, settings)  # compiles
             began = time.monotonic()
-            num_steps = descend(problem, start, 1.0, settings).num_steps
+            num_steps = descend(problem, point, 1.0, settings).num_steps
             seconds = (time.monotonic() - began) / num_steps
             logs.setdefault(name, []).append((np.log(p), np.log(seconds)))
             gigabytes = 8e-9 * (5 * p * p + 3 * p * p)

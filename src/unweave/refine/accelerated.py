@@ -16,32 +16,45 @@ from unweave.refine.layout import Layout
 
 
 class AcceleratedProblem:
-    """Least squares of a layout on data held by the device."""
+    """Least squares of a layout on data held by the device.
+
+    Widths are padded with idle units, whose parameters stay at zero, so that students of similar widths share
+    their compiled steps. Points on the device have the padded length; ``outside`` returns them to the layout's.
+    """
 
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray):
         import jax
 
+        self._layout, self._inside = layout.padded()
+        mask = np.zeros(self._layout.num_parameters)
+        mask[self._inside] = 1.0
         with jax.enable_x64(True):
-            self._layout = layout
-            self._x = jax.device_put(np.asarray(x, dtype=np.float64))
-            self._y = jax.device_put(np.asarray(y, dtype=np.float64))
+            self._data = tuple(jax.device_put(np.asarray(a, dtype=np.float64)) for a in (x, y, mask))
 
     @property
     def num_residuals(self) -> int:
-        return int(self._y.size)
+        return int(self._data[1].size)
+
+    def inside(self, parameters: np.ndarray) -> Any:
+        """Parameters of the layout as a point on the device."""
+        import jax
+
+        wide = np.zeros(self._layout.num_parameters)
+        wide[self._inside] = parameters
+        with jax.enable_x64(True):
+            return jax.device_put(wide)
+
+    def outside(self, point: Any) -> np.ndarray:
+        """The parameters of the layout at a point."""
+        return np.array(point, dtype=np.float64)[self._inside]
 
     def expand(self, theta: Any, coarse: bool) -> AcceleratedExpansion:
         import jax
 
         with jax.enable_x64(True):
-            theta = (
-                jax.device_put(np.asarray(theta, dtype=np.float64))
-                if isinstance(theta, np.ndarray)
-                else theta
-            )
             expand, _ = _compiled()
             return AcceleratedExpansion(
-                self._layout, self._x, self._y, theta, *expand(self._layout, theta, self._x, self._y)
+                self._layout, self._data, self._inside, theta, *expand(self._layout, theta, *self._data)
             )
 
 
@@ -49,12 +62,28 @@ class AcceleratedExpansion:
     """The problem at one point, on the device."""
 
     def __init__(
-        self, layout: Layout, x: Any, y: Any, theta: Any, r: Any, jacobian: Any, matrix: Any, gradient: Any
+        self,
+        layout: Layout,
+        data: tuple[Any, Any, Any],
+        inside: np.ndarray,
+        theta: Any,
+        r: Any,
+        jacobian: Any,
+        matrix: Any,
+        gradient: Any,
     ):
-        self._layout, self._x, self._y = layout, x, y
+        self._layout, self._data, self._inside = layout, data, inside
         self._parts = (theta, r, jacobian, matrix, gradient)
-        self.matrix, self.gradient = matrix, gradient
         self.loss = float(r @ r)
+
+    @property
+    def normal(self) -> tuple[Any, Any]:
+        """``J'J`` and ``J'r`` over the layout's own parameters, on the device."""
+        import jax
+
+        with jax.enable_x64(True):
+            _, _, _, matrix, gradient = self._parts
+            return matrix[self._inside][:, self._inside], gradient[self._inside]
 
     def propose(
         self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
@@ -66,7 +95,7 @@ class AcceleratedExpansion:
             _, propose = _compiled()
             bend = longest_bend if geodesic else 0.0
             trial, loss, predicted = propose(
-                self._layout, self._x, self._y, *self._parts, damping, difference, bend
+                self._layout, *self._data, *self._parts, damping, difference, bend
             )
             loss = float(loss)
             return None if np.isnan(loss) else (trial, loss, float(predicted))
@@ -82,14 +111,14 @@ def _compiled():
     from jax.scipy.linalg import cho_factor, cho_solve
 
     @partial(jax.jit, static_argnums=0)
-    def expand(layout, theta, x, y):
+    def expand(layout, theta, x, y, mask):
         outputs, jacobian = layout.linearise(theta, x, jnp)
-        r = (outputs - y).ravel()
+        r, jacobian = (outputs - y).ravel(), jacobian * mask
         return r, jacobian, jacobian.T @ jacobian, jacobian.T @ r
 
     @partial(jax.jit, static_argnums=0)
-    def propose(layout, x, y, theta, r, jacobian, matrix, gradient, damping, difference, longest_bend):
-        unit = jnp.maximum(jnp.trace(matrix) / len(gradient), 1e-300)
+    def propose(layout, x, y, mask, theta, r, jacobian, matrix, gradient, damping, difference, longest_bend):
+        unit = jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
         factor = cho_factor(matrix + damping * unit * jnp.eye(len(gradient)), lower=True)
         v = -cho_solve(factor, gradient)
         length, reach = jnp.linalg.norm(v), 2.0 * (1.0 + jnp.linalg.norm(theta))

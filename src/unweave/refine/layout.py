@@ -101,6 +101,16 @@ class Layout:
         sizes = (self.sizes[0], *(int(mask.sum()) for mask in kept), self.sizes[-1])
         return Layout(sizes, self.activations, self.skips), np.flatnonzero(stays)
 
+    def padded(self) -> tuple[Layout, np.ndarray]:
+        """The layout with hidden widths rounded up by at most a quarter, and where its own parameters are in it.
+
+        Few distinct shapes mean few compilations.
+        """
+        widths = tuple(_round_up(m) for m in self.hidden)
+        wide = Layout((self.sizes[0], *widths, self.sizes[-1]), self.activations, self.skips)
+        kept = [np.arange(w) < m for w, m in zip(widths, self.hidden, strict=True)]
+        return wide, wide.without(kept)[1]
+
     def network(self, parameters: np.ndarray) -> Network:
         """The plain network with these parameters; only for layouts without skips."""
         blocks = [self.block(np.asarray(parameters), i) for i in range(self.num_layers)]
@@ -167,3 +177,9 @@ class Layout:
                 total = total + flow
             deltas[layer] = total * slopes[layer][:, None, :]
         return deltas
+
+
+def _round_up(width: int) -> int:
+    """The next multiple of an eighth of the next power of two, at least of 4."""
+    step = max(4, 2 ** int(np.ceil(np.log2(width))) // 8)
+    return -(-width // step) * step

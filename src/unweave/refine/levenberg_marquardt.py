@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -185,7 +185,9 @@ def fit_layout(
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
     scale = spread_of(target)
     if use_accelerator(target.size, layout.num_parameters):
-        return descend(AcceleratedProblem(layout, x, target), np.asarray(start), scale, settings)
+        problem = AcceleratedProblem(layout, x, target)
+        found = descend(problem, problem.inside(start), scale, settings)
+        return replace(found, parameters=problem.outside(found.parameters))
 
     def residual(theta: np.ndarray) -> np.ndarray:
         return (layout.forward(theta, x) - target).ravel()

@@ -32,10 +32,12 @@ def expand_normally(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndar
     if use_accelerator(y.size, layout.num_parameters):
         import jax.numpy as jnp
 
-        here = AcceleratedProblem(layout, x, y).expand(theta, False)
+        problem = AcceleratedProblem(layout, x, y)
+        here = problem.expand(problem.inside(theta), False)
+        matrix, gradient = here.normal
         if layout.num_parameters <= HOST_PARAMETERS:
-            return NormalEquations(here.loss, np.array(here.matrix), np.array(here.gradient), np)
-        return NormalEquations(here.loss, here.matrix, here.gradient, jnp)
+            return NormalEquations(here.loss, np.array(matrix), np.array(gradient), np)
+        return NormalEquations(here.loss, matrix, gradient, jnp)
     outputs, jacobian = layout.linearise(theta, x)
     r = (outputs - y).ravel()
     return NormalEquations(float(r @ r), jacobian.T @ jacobian, jacobian.T @ r, np)
