@@ -25,8 +25,8 @@ class AcceleratedProblem:
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray):
         import jax
 
-        self._layout, self._inside = layout.padded()
-        mask = np.zeros(self._layout.num_parameters)
+        self.padded, self._inside = layout.padded()
+        mask = np.zeros(self.padded.num_parameters)
         mask[self._inside] = 1.0
         with jax.enable_x64(True):
             self._data = tuple(jax.device_put(np.asarray(a, dtype=np.float64)) for a in (x, y, mask))
@@ -35,11 +35,16 @@ class AcceleratedProblem:
     def num_residuals(self) -> int:
         return int(self._data[1].size)
 
+    @property
+    def mask(self) -> Any:
+        """One for the layout's own parameters, zero for idle ones, on the device."""
+        return self._data[2]
+
     def inside(self, parameters: np.ndarray) -> Any:
         """Parameters of the layout as a point on the device."""
         import jax
 
-        wide = np.zeros(self._layout.num_parameters)
+        wide = np.zeros(self.padded.num_parameters)
         wide[self._inside] = parameters
         with jax.enable_x64(True):
             return jax.device_put(wide)
@@ -54,7 +59,7 @@ class AcceleratedProblem:
         with jax.enable_x64(True):
             expand, _ = _compiled()
             return AcceleratedExpansion(
-                self._layout, self._data, self._inside, theta, *expand(self._layout, theta, *self._data)
+                self.padded, self._data, self._inside, theta, *expand(self.padded, theta, *self._data)
             )
 
 
@@ -75,6 +80,11 @@ class AcceleratedExpansion:
         self._layout, self._data, self._inside = layout, data, inside
         self._parts = (theta, r, jacobian, matrix, gradient)
         self.loss = float(r @ r)
+
+    @property
+    def matrix(self) -> Any:
+        """``J'J`` over the padded parameters, on the device."""
+        return self._parts[3]
 
     @property
     def normal(self) -> tuple[Any, Any]:

@@ -13,7 +13,7 @@ from unweave.refine.accelerated import AcceleratedProblem
 from unweave.refine.devices import use_accelerator
 from unweave.refine.layout import Layout
 
-HOST_PARAMETERS = 2500
+HOST_PARAMETERS = 1500
 """Up to here LAPACK on the host is done before an accelerator has compiled inverses of this shape."""
 
 

@@ -61,7 +61,11 @@ class Effort:
     """Used in turn; empty: by depth."""
     growth: float = 1.17
     accelerated_growth: float = 1.5
-    """The same on an accelerator, where every size costs compilations and steps are cheap."""
+    """The same on an accelerator, where steps are cheap and every size costs compilations ..."""
+    large: int = 4000
+    """... up to this many residuals, ..."""
+    large_growth: float = 1.25
+    """... and beyond, where steps cost more than compilations."""
     num_starts: int = 1
     """Starts of each candidate at each size."""
     min_points: int = 8
@@ -84,6 +88,12 @@ class Effort:
         elif not shapes:
             shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
         return shapes[turn % len(shapes)]
+
+    def growth_at(self, num_residuals: int) -> float:
+        """The ratio of the next size to this one."""
+        if not _accelerated(num_residuals):
+            return self.growth
+        return self.accelerated_growth if num_residuals < self.large else self.large_growth
 
     def plan(self, candidates: Sequence[Candidate], turn: int, num_starts: int, accelerated: bool):
         """Which candidate to try in which shape at one size, in order."""
@@ -358,8 +368,7 @@ def _sizes(
     num_points = max(num_points, 2 * (narrow[-1] + 1), effort.min_points)
     while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
-        accelerated = _accelerated(int(num_points) * outputs)
-        num_points *= effort.accelerated_growth if accelerated else effort.growth
+        num_points *= effort.growth_at(int(num_points) * outputs)
     if not pool.can_grow and len(pool.x):
         yield len(pool.x)
 
