@@ -8,11 +8,19 @@ from scipy.optimize import approx_fprime
 
 import unweave
 from unweave.errors import ExportError, InputError, Outcome
+from unweave.methods.high_threshold_centre import find_centre, sample_polytope
 from unweave.methods.high_threshold_inverse import fit_one_unit
 from unweave.methods.high_threshold_labels import fit_labels
 from unweave.methods.high_threshold_landscape import Landscape, landscape_starts, minimise_one_by_one
+from unweave.methods.high_threshold_margin import separate
 from unweave.methods.high_threshold_sigmoid import recover_sigmoid_units
-from unweave.methods.high_threshold_starts import find_resting_value, find_starts, label_moments
+from unweave.methods.high_threshold_starts import (
+    find_resting_value,
+    find_starts,
+    follow_rows,
+    label_moments,
+    num_directions,
+)
 from unweave.methods.high_threshold_stated import estimate_tan_alpha, refine_estimate
 from unweave.moments.hermite import HermiteMoments
 
@@ -203,3 +211,49 @@ def test_sigmoid_units_under_a_free_polynomial():
 
 def test_inverse_regression_needs_enough_rows():
     assert fit_one_unit(np.zeros((5, 3)), np.zeros(5), 0.0, np.ones(3)) is None
+
+
+def test_power_iteration_from_rows_counts_units_that_t2_loses_in_noise():
+    rng = np.random.default_rng(19)
+    w = directions(24, rng, spread=0.5)
+    x = rng.standard_normal((80_000, 24))
+    labels = np.any(x @ w.T > 2.3, axis=1)
+    moments = label_moments([(x, labels)], 24)
+    assert num_directions(moments)[0] < 24
+    ends = follow_rows(moments, x[labels])
+    assert len(ends) == 24
+    assert worst(w, ends) < 0.4
+
+
+def test_the_centre_of_the_separating_halfspaces_beats_the_widest_margin():
+    rng = np.random.default_rng(20)
+    errors = []
+    for _ in range(30):
+        w = directions(4, rng)[0]
+        x = rng.standard_normal((4_000, 4))
+        inside = x @ w > 1.5
+        normal, offset, margin = separate(x[~inside], x[inside], w, 1.5) or (w, 1.5, -1.0)
+        assert margin > 0
+        found = find_centre(x[~inside], x[inside], normal, offset, rng)
+        assert found is not None
+        centre, moved = found
+        assert np.array_equal(x @ centre > moved, inside)
+        errors.append([np.linalg.norm(normal - w), np.linalg.norm(centre - w)])
+    widest, mean = np.mean(errors, axis=0)
+    assert mean < 0.95 * widest
+
+
+def test_no_centre_without_a_separating_start():
+    rng = np.random.default_rng(22)
+    x = rng.standard_normal((500, 3))
+    inside = x[:, 0] > 1
+    assert find_centre(x[inside], x[~inside], np.eye(3)[0], 1.0, rng) is None
+
+
+def test_samples_fill_a_polytope_evenly():
+    rng = np.random.default_rng(21)
+    # A thin triangle with its corners at (-1, -0.01), (2, -0.01), (-1, 0.02); its mean is the mean of the corners.
+    table = np.array([[-1.0, 0.0], [0.0, -1.0], [0.01, 1.0]])
+    points = sample_polytope(table, np.array([1.0, 0.01, 0.01]), rng)
+    assert np.all(table @ points.T <= np.array([1.0, 0.01, 0.01])[:, None] + 1e-12)
+    assert np.allclose(points.mean(axis=0) / [1.0, 0.01], 0.0, atol=0.1)

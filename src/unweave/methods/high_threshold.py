@@ -92,7 +92,15 @@ class HighThreshold:
             count = samples.input_size if num_units is None else min(num_units, samples.input_size)
             start = landscape_starts([(samples.x, labels)], samples.input_size, self.start, count, rng)
         rate = 0.0 if unit == "relu" else self.flip_rate
-        fit = fit_labels(samples.x, labels, rng, num_units=num_units, flip_rate=rate, start=start)
+        fit = fit_labels(
+            samples.x,
+            labels,
+            rng,
+            num_units=num_units,
+            flip_rate=rate,
+            start=start,
+            centred=unit != "relu",
+        )
         inverse: list[InverseFit | None] = [None] * len(fit.union)
         if unit == "relu":
             samples.report("inverse regression")

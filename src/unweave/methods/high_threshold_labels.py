@@ -1,8 +1,9 @@
 """Halfspaces from 0/1 labels alone: number, normals and offsets, with or without wrong labels.
 
 starts from moments -> noisy-OR fit with a rising sharpness -> a max-margin program a halfspace when no label is wrong,
-else the windowed logistic fit at the sharpest level the rows support. The share of wrong labels is estimated where it
-cannot be mistaken for a missing halfspace: among rows deep inside a halfspace that is already found.
+and from it the centre of all halfspaces that separate the rows; else the windowed logistic fit at the sharpest level
+the rows support. The share of wrong labels is estimated where it cannot be mistaken for a missing halfspace: among rows
+deep inside a halfspace that is already found.
 """
 
 from __future__ import annotations
@@ -57,18 +58,20 @@ def fit_labels(
     flip_rate: float | None = None,
     equal_offsets: bool = False,
     start: np.ndarray | None = None,
+    centred: bool = True,
 ) -> LabelFit:
     """Halfspaces whose union carries the labels (booleans) of rows x ~ N(0, I).
 
     ``flip_rate`` None estimates the share of wrong labels; 0 says there are none. ``equal_offsets`` says that all
-    halfspaces are equally far from the origin.
+    halfspaces are equally far from the origin. ``centred`` False ends at the widest margins, for units that are
+    refined by other means.
     """
     rate = estimate_flip_rate(x, labels, rng, num_units) if flip_rate is None else flip_rate
     union = find_union(x, labels, rng, num_units=num_units, flip_rate=rate, start=start)
     union = sharpen(x, labels, union, (16.0, 48.0), flip_rate=rate)
     if num_units is None or len(union) < num_units:
         union = add_small_faces(x, labels, union, rate)
-    margins = fit_margins(x, labels, union)
+    margins = fit_margins(x, labels, union, rng=rng if centred else None)
     if rate > 0 or not np.all(margins.margins > 0):
         rate = _disagreement(x, labels, union) if flip_rate is None else rate
         fine = _finest(len(x), union)
@@ -109,8 +112,10 @@ def face_resolutions(x: np.ndarray, union: Union, *, width: float = 0.1) -> np.n
     counts, sums, squares = np.zeros(k), np.zeros((k, d)), np.zeros((k, d, d))
     for start, scores in score_batches(x, union):
         rows = x[start : start + len(scores)]
+        reached = scores >= 0
+        num_reached = reached.sum(axis=1)
         for i in range(k):
-            near = (np.abs(scores[:, i]) < width) & (np.delete(scores, i, axis=1) < 0).all(axis=1)
+            near = (np.abs(scores[:, i]) < width) & (num_reached == reached[:, i])
             mine = rows[near]
             counts[i] += len(mine)
             sums[i] += mine.sum(axis=0)

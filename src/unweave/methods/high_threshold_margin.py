@@ -1,8 +1,9 @@
-"""Halfspaces of a union to the resolution of the labels: one max-margin linear program a halfspace.
+"""Halfspaces of a union to the resolution of the labels: one max-margin linear program a halfspace, then a centre.
 
 Given a union known to about a hundredth, the active rows that lie outside all other halfspaces must lie inside this
 one, and all silent rows outside it. Of all halfspaces with that property the one with the largest margin is taken;
-rows far from the boundary enter as constraints only when they are violated. Without wrong labels its error is about
+rows far from the boundary enter as constraints only when they are violated. From there the mean of all halfspaces with
+that property is found by sampling (``high_threshold_centre``). Without wrong labels the error is about
 ``d / (N n(t))``, n the normal density: it falls with the number of rows N, not with its root.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import linprog
 
+from unweave.methods.high_threshold_centre import find_centre
 from unweave.methods.high_threshold_union import Union, score_batches
 
 CLEAR = 0.1
@@ -31,8 +33,18 @@ class Margins:
     """Active rows that belong to each halfspace alone."""
 
 
-def fit_margins(x: np.ndarray, labels: np.ndarray, union: Union, *, clear: float = CLEAR) -> Margins:
-    """The max-margin halfspaces near those of ``union``; one that fails keeps its start."""
+def fit_margins(
+    x: np.ndarray,
+    labels: np.ndarray,
+    union: Union,
+    *,
+    clear: float = CLEAR,
+    rng: np.random.Generator | None = None,
+) -> Margins:
+    """The max-margin halfspaces near those of ``union``; one that fails keeps its start.
+
+    With ``rng`` each is replaced by the centre of all halfspaces that separate the same rows.
+    """
     silent, own, count = _relevant_rows(x, labels, union, clear)
     normals, offsets = union.normals.copy(), union.offsets.copy()
     margins = np.full(len(union), -np.inf)
@@ -41,6 +53,9 @@ def fit_margins(x: np.ndarray, labels: np.ndarray, union: Union, *, clear: float
             found = separate(x[silent[i]], x[own[i]], normals[i], float(offsets[i]))
             if found is not None:
                 normals[i], offsets[i], margins[i] = found
+            if rng is not None and margins[i] > 0:
+                centre = find_centre(x[silent[i]], x[own[i]], normals[i], float(offsets[i]), rng)
+                normals[i], offsets[i] = centre or (normals[i], offsets[i])
     return Margins(Union(normals, offsets), margins, count)
 
 

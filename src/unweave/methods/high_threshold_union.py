@@ -17,7 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
-from unweave.methods.high_threshold_starts import cluster_rows, find_starts, label_moments, num_directions
+from unweave.methods.high_threshold_starts import (
+    cluster_rows,
+    find_starts,
+    follow_rows,
+    label_moments,
+    num_directions,
+)
 
 NUM_ROWS = 20_000
 """Rows of one fit; more when the units are many."""
@@ -257,7 +263,8 @@ def _first_guess(x, labels, rng, num_units) -> Union:
     batches = ((x[i : i + BATCH], labels[i : i + BATCH]) for i in range(0, len(x), BATCH))
     moments = label_moments(batches, d)
     count = max(num_directions(moments)[0], 1) if num_units is None else min(num_units, d)
-    normals = find_starts(moments, count, rng)
+    ends = follow_rows(moments, _fewer(x[labels], NUM_ROWS, rng)) if num_units is None else np.zeros((0, d))
+    normals = ends if len(ends) > count else find_starts(moments, count, rng)
     if num_units is not None and num_units > d:
         normals = cluster_rows(_fewer(x[labels], NUM_ROWS, rng), num_units, rng)
     return Union(normals, purity_offsets(*_fewer_pairs(x, labels, 50_000, rng), normals))
