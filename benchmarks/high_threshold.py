@@ -1,8 +1,8 @@
 """The first layer under high thresholds and intersections of halfspaces, against their figures.
 
     python benchmarks/high_threshold.py --quick            small sizes, two trials each, about a minute
-    python benchmarks/high_threshold.py                    every figure, 10 trials each
-    python benchmarks/high_threshold.py --only relu,step   some parts of: relu, top, step, flips, stated,
+    python benchmarks/high_threshold.py                    every figure, 10 trials each, intersections 20
+    python benchmarks/high_threshold.py --only relu,step   some parts of: relu, top, step, flips, stated, starts,
                                                            halfspaces, queries
 
 Directions are orthogonal with a perturbation of condition number at most 3. Errors are the largest distance of a
@@ -20,6 +20,7 @@ import numpy as np
 
 import unweave
 from unweave.methods.high_threshold_labels import fit_labels
+from unweave.methods.high_threshold_landscape import landscape_starts
 from unweave.methods.high_threshold_starts import find_starts, label_moments
 from unweave.methods.high_threshold_stated import refine_estimate
 
@@ -28,6 +29,7 @@ TOP = [(10, 2.0, 30_000), (20, 2.5, 100_000)]
 STEP = [(5, 2.0, 100_000), (10, 2.0, 1_000_000), (20, 2.5, 1_000_000)]
 FLIPS = [(5, 2.0, 200_000), (10, 2.0, 1_000_000)]
 STATED = [(5, 2.0, 200_000)]
+STARTS = [(10, 2.5, 400_000), (20, 2.5, 1_000_000)]
 HALFSPACES = [(8, 5, 400_000), (10, 20, 400_000), (15, 10, 400_000)]
 QUERIES = [(5, 5), (10, 10), (20, 20), (8, 5), (10, 20), (15, 10)]
 
@@ -85,7 +87,7 @@ def relu(sizes, trials: int, *, top: bool) -> None:
     for d, t, n in sizes:
         results = []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 900 + top])
+            rng = np.random.default_rng([seed, d, n, 940 + top])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             units = np.maximum(x @ w.T - t, 0)
             if top:
@@ -104,7 +106,7 @@ def step(sizes, trials: int) -> None:
         errors, means, seconds, claimed = [], [], [], 0
         scale = d / (n * np.exp(-t * t / 2) / np.sqrt(2 * np.pi))
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 912])
+            rng = np.random.default_rng([seed, d, n, 942])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             y = np.any(x @ w.T > t, axis=1).astype(float)
             found, spent = timed(
@@ -127,7 +129,7 @@ def flips(sizes, trials: int) -> None:
         for share in (0.001, 0.01):
             errors, seconds, claimed = [], [], 0
             for seed in range(trials):
-                rng = np.random.default_rng([seed, d, n, 903])
+                rng = np.random.default_rng([seed, d, n, 943])
                 w, x = directions(d, rng), rng.standard_normal((n, d))
                 labels = np.any(x @ w.T > t, axis=1) ^ (rng.uniform(size=n) < share)
                 error, spent, ok = first_layer(labels.astype(float), x, "step", w)
@@ -142,7 +144,7 @@ def stated(sizes, trials: int) -> None:
     for d, t, n in sizes:
         ours, theirs, our_time, their_time = [], [], [], []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 904])
+            rng = np.random.default_rng([seed, d, n, 944])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             labels = np.any(x @ w.T > t, axis=1)
             fit, spent = timed(lambda x=x, labels=labels, rng=rng: fit_labels(x, labels, rng, flip_rate=0.0))
@@ -164,11 +166,33 @@ def stated(sizes, trials: int) -> None:
         )
 
 
+def starts(sizes, trials: int) -> None:
+    for d, t, n in sizes:
+        for kind in ("moments", "landscape", "simultaneous"):
+            errors, seconds, complete = [], [], 0
+            for seed in range(trials):
+                rng = np.random.default_rng([seed, d, n, 947])
+                w, x = directions(d, rng), rng.standard_normal((n, d))
+                labels = np.any(x @ w.T > t, axis=1)
+                found, spent = timed(
+                    lambda x=x, labels=labels, d=d, kind=kind, rng=rng: (
+                        find_starts(label_moments([(x, labels)], d), d, rng)
+                        if kind == "moments"
+                        else landscape_starts([(x, labels)], d, kind, d, rng)
+                    )
+                )
+                errors.append(worst(w, found))
+                complete += errors[-1] < 0.5
+                seconds.append(spent)
+            title = f"starts, {kind} d={d} t={t} N={n:.0e}"
+            report(title, errors, seconds, f"  all directions in {complete}")
+
+
 def halfspaces(sizes, trials: int) -> None:
     for k, d, n in sizes:
         errors, seconds, complete, claimed = [], [], 0, 0
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 915])
+            rng = np.random.default_rng([seed, d, n, 945])
             normals, offsets = separate_normals(k, d, rng), rng.uniform(1.5, 2.5, k)
             x = rng.standard_normal((n, d))
             inside = np.all(x @ normals.T <= offsets, axis=1)
@@ -185,7 +209,7 @@ def queries(sizes, trials: int) -> None:
     for k, d in sizes:
         errors, seconds, asked = [], [], []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, k, 906])
+            rng = np.random.default_rng([seed, d, k, 946])
             normals = directions(d, rng) if k == d else separate_normals(k, d, rng)
             offsets = np.full(k, 2.0) if k == d else rng.uniform(1.5, 2.5, k)
             found, spent = timed(
@@ -205,7 +229,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--only", default="relu,top,step,flips,stated,halfspaces,queries")
+    parser.add_argument("--only", default="relu,top,step,flips,stated,starts,halfspaces,queries")
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--largest", type=int, default=50, help="leave out sizes with more inputs")
     chosen = parser.parse_args()
@@ -221,7 +245,10 @@ def main() -> None:
         "step": lambda: step(sizes(STEP), trials),
         "flips": lambda: flips(sizes(FLIPS), trials),
         "stated": lambda: stated(sizes(STATED), trials),
-        "halfspaces": lambda: halfspaces(sizes(HALFSPACES, 1), trials),
+        "starts": lambda: starts(sizes(STARTS), trials),
+        "halfspaces": lambda: halfspaces(
+            sizes(HALFSPACES, 1), trials if chosen.quick or chosen.trials else 2 * trials
+        ),
         "queries": lambda: queries(sizes(QUERIES, 1), trials),
     }
     for name in chosen.only.split(","):

@@ -171,6 +171,16 @@ def test_landscapes_have_true_gradients_and_their_minima_are_the_units():
     assert worst(w, find_starts(label_moments([(x, labels)], 4), 4, rng)) < 0.2
 
 
+def test_the_simultaneous_landscape_does_not_collapse_with_ten_inputs():
+    rng = np.random.default_rng(23)
+    w = directions(10, rng, spread=0.5)
+    x = rng.standard_normal((300_000, 10))
+    labels = np.any(x @ w.T > 2.5, axis=1)
+    found = landscape_starts([(x, labels)], 10, "simultaneous", 10, rng)
+    assert len(found) == 10
+    assert worst(w, found) < 0.4
+
+
 def test_starts_by_landscape_lead_to_the_same_units(relu_case):
     w, _, x, units = relu_case
     found = unweave.learn(x, units.sum(axis=1), method=unweave.HighThreshold("relu", start="landscape"))

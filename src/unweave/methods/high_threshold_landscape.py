@@ -7,7 +7,9 @@ c_i (z.w_i)^4`` (up to products of units, rare under high thresholds):
   ``(T W)^{-1}``, T = diag(sqrt c_i); all of them, inverted, are the directions (Claim 2);
 * simultaneous: ``sum_{j != k} T_4(w_j,w_j,w_k,w_k) - gamma sum T_4(w_j^4) + lambda sum (T_2(w_j,w_j) - uhat_2)^2``
   (Theorem 12), whose minimiser has the directions as its inverse transpose. The mixed term is the Hermite tensor
-  itself; the sign of the last term of the paper's psi would not cancel;
+  itself; the sign of the last term of the paper's psi would not cancel. Noise makes an estimated T_4 negative in some
+  direction, onto which all rows would collapse: T_4 is first brought close to what it must be, a sum of m fourth powers
+  (``denoise_fourth``);
 * orthonormal weights: the maxima of ``E f h_4(z.x)`` on the sphere.
 
 Gradients and Hessians are analytic, the solver is second order (exact trust region, so saddles are left), and every
@@ -20,6 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from unweave.errors import InputError
@@ -59,7 +62,7 @@ class Landscape:
         for _ in range(4):
             fourth = np.tensordot(fourth, whiten, axes=(0, 0))
         sign = np.sign(np.einsum("iijj->", fourth)) or 1.0
-        fourth = sign * fourth
+        fourth = denoise_fourth(sign * fourth)
         return Landscape(fourth, root, factor * _largest_value(fourth))
 
     @property
@@ -207,6 +210,22 @@ def orthonormal_directions(
     return found
 
 
+def denoise_fourth(fourth: np.ndarray, *, num_rounds: int = 3) -> np.ndarray:
+    """A symmetric tensor (m, m, m, m) close to ``fourth`` and to the sums of m fourth powers with positive weights.
+
+    Such a sum is, as an (m^2, m^2) matrix, positive of rank m, and symmetric in its four places: the two are enforced
+    in turn (Cadzow 1988), symmetry last.
+    """
+    m = len(fourth)
+    for _ in range(num_rounds):
+        values, vectors = eigh(fourth.reshape(m * m, m * m), subset_by_index=[m * m - m, m * m - 1])
+        half = vectors * np.sqrt(np.maximum(values, 0.0))
+        low_rank = (half @ half.T).reshape(m, m, m, m)
+        # The matrix is symmetric and so are its eigenvectors as matrices: three orders of the places are left.
+        fourth = (low_rank + low_rank.transpose(0, 2, 1, 3) + low_rank.transpose(0, 3, 2, 1)) / 3
+    return fourth
+
+
 def landscape_starts(
     chunks: Iterable[tuple[np.ndarray, np.ndarray]],
     input_size: int,
@@ -216,7 +235,7 @@ def landscape_starts(
 ) -> np.ndarray:
     """Directions (at most num_units, d) of the units behind 0/1 labels by one of the landscapes.
 
-    Signs are chosen so that labels grow along each direction. ``chunks`` are (x, labels).
+    Signs are chosen so that the third moment along each direction is positive. ``chunks`` are (x, labels).
     """
     moments = HermiteMoments(input_size, order=4)
     for x, labels in chunks:
@@ -230,11 +249,12 @@ def landscape_starts(
         else:
             points = np.array([f.point for f in minimise_one_by_one(landscape, rng)])
         found = directions_from_inverse(landscape, points.reshape(-1, landscape.size))
-    return found * np.where(found @ moments.tensor(1) < 0, -1.0, 1.0)[:, None]
+    third = np.einsum("abc,ka,kb,kc->k", moments.tensor(3), found, found, found, optimize=True)
+    return found * np.where(third < 0, -1.0, 1.0)[:, None]
 
 
 def _distinct(points: np.ndarray) -> np.ndarray:
-    """Rows that are no copies of an earlier one: where noise makes T_4 negative, rows of a joint minimum collapse."""
+    """Rows that are no copies of an earlier one, as rows of a joint minimum become when noise outweighs T_4."""
     kept: list[np.ndarray] = []
     for z in points:
         if all(abs(z @ k) < 0.8 * np.linalg.norm(z) * np.linalg.norm(k) for k in kept):
