@@ -268,7 +268,7 @@ def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | Non
     return float(np.sqrt(np.mean((error / used.standard_errors) ** 2)))
 
 
-def time_steps(sizes: tuple[int, ...]) -> None:
+def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
     from unweave.refine.accelerated import AcceleratedProblem
     from unweave.refine.devices import has_accelerator
@@ -293,10 +293,10 @@ def time_steps(sizes: tuple[int, ...]) -> None:
             return (outputs - y).ravel(), jacobian
 
         problems = {}
-        if has_accelerator():
+        if "accelerator" in devices and has_accelerator():
             problem = AcceleratedProblem(layout, x, y)
             problems["accelerator"] = problem, problem.inside(start)
-        if p < 5500:
+        if "CPU" in devices and p < 5500:
             problems["CPU"] = HostProblem(residual, linearise, None, y.size), start
         for name, (problem, point) in problems.items():
             if name == "accelerator":
@@ -340,12 +340,14 @@ def main() -> None:
     parser.add_argument(
         "--steps", action="store_true", help="time of one step against the number of parameters"
     )
+    parser.add_argument("--devices", nargs="+", default=["CPU", "accelerator"], help="of --steps")
     parser.add_argument("--time-limit", type=float, default=120.0)
     parser.add_argument("--match", default="", help="only cells whose name contains this")
     parser.add_argument("--out", type=Path, default=None, help="write every trial as JSON lines")
     arguments = parser.parse_args()
     if arguments.steps:
-        time_steps((10, 20, 30, 44) if arguments.quick else (10, 20, 30, 44, 60, 80, 110))
+        sizes = (10, 20, 30, 44) if arguments.quick else (10, 20, 30, 44, 53, 60, 80, 110)
+        time_steps(sizes, arguments.devices)
         return
     cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
     num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)

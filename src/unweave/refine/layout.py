@@ -102,7 +102,7 @@ class Layout:
         return Layout(sizes, self.activations, self.skips), np.flatnonzero(stays)
 
     def padded(self) -> tuple[Layout, np.ndarray]:
-        """The layout with hidden widths rounded up by at most a quarter, and where its own parameters are in it.
+        """The layout with hidden widths rounded up a little, and where its own parameters are in it.
 
         Few distinct shapes mean few compilations.
         """
@@ -180,6 +180,6 @@ class Layout:
 
 
 def _round_up(width: int) -> int:
-    """The next multiple of an eighth of the next power of two, at least of 4."""
-    step = max(4, 2 ** int(np.ceil(np.log2(width))) // 8)
+    """The next multiple of 4, beyond 128 of a thirty-second of the next power of two."""
+    step = max(4, 2 ** int(np.ceil(np.log2(width))) // 32)
     return -(-width // step) * step

@@ -95,10 +95,24 @@ class Effort:
             return self.growth
         return self.accelerated_growth if num_residuals < self.large else self.large_growth
 
-    def plan(self, candidates: Sequence[Candidate], turn: int, num_starts: int, accelerated: bool):
-        """Which candidate to try in which shape at one size, in order."""
+    def plan(
+        self,
+        candidates: Sequence[Candidate],
+        turn: int,
+        num_starts: int,
+        num_residuals: int,
+        accelerated: bool,
+    ):
+        """Which candidate to try in which shape at one size, in order.
+
+        On an accelerator, one hidden layer is tried at every other large size when there are deeper
+        candidates: its students have the most parameters.
+        """
         if accelerated and not self.shapes:
-            return [(c, shape) for c in candidates for shape in ACCELERATED_SHAPES[min(c.depth, 3)]]
+            deepest = max(c.depth for c in candidates)
+            rests = num_residuals >= self.large and turn % 2 == 1
+            chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
+            return [(c, shape) for c in chosen for shape in ACCELERATED_SHAPES[min(c.depth, 3)]]
         return [
             (c, self.shape(c.depth, turn * self.num_starts + start))
             for start in range(num_starts)
@@ -218,7 +232,7 @@ def _search(
         leading = ranking.choose(x, y, turn)
         num_starts = effort.num_last if is_last else effort.num_starts
         accelerated = not is_last and _accelerated(y.size)
-        plan = effort.plan(leading, turn, num_starts, accelerated)
+        plan = effort.plan(leading, turn, num_starts, y.size, accelerated)
         students = [
             (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
             for candidate, shape in plan

@@ -18,6 +18,8 @@ from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, sp
 from unweave.refine.surgeon import open_surgery
 
 AFFORDABLE = 2e-2
+PROGRESS = 0.5
+"""A refit that lowers the residual to this fraction stands although it is not exact yet."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def prune(
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
             num_removed = layout.num_parameters - narrow.num_parameters
             limit = _allowed(best.rms, num_removed, y.size) if noisy else accept
-            if fit.rms <= max(limit, settings.target):
+            if fit.rms <= max(limit, settings.target) or (not noisy and fit.rms < PROGRESS * best.rms):
                 break
             size //= 2
         else:

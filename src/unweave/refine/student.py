@@ -27,7 +27,8 @@ EXACT = 1e-11
 PROMISING = 3e-4
 """Residual, relative to that of the best affine function, at which a student is in the basin."""
 STALLED = 2e-3
-"""A start that stops gaining above this residual, relative likewise, is given up."""
+"""A start that stops gaining above this residual, relative likewise, is given up; one that runs out of steps
+below it is pruned as a promising one."""
 SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
@@ -110,7 +111,7 @@ def try_student(
         first.end,
         Student(standard, layout, first.parameters),
     )
-    if first.rms > promising:
+    if first.rms > (settings.stall_above if first.end == "steps" else promising):
         return None, attempt
     layout, fit = narrow_down(
         layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from unweave.refine.accelerated import AcceleratedProblem
+from unweave.refine.accelerated import COMPILER, AcceleratedProblem
 from unweave.refine.devices import use_accelerator
 from unweave.refine.layout import Layout
 from unweave.refine.normal import HOST_PARAMETERS, expand_normally
@@ -145,14 +145,14 @@ def _compiled():
     import jax.numpy as jnp
     from jax.scipy.linalg import cho_factor, cho_solve
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=COMPILER)
     def invert(matrix, mask, ridge) -> tuple[Any, Any]:
         unit = jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
         factor = cho_factor(matrix + jnp.diag(jnp.where(mask > 0, ridge * unit, 1.0)), lower=True)
         inverse = cho_solve(factor, jnp.eye(len(matrix)))
         return inverse, jnp.min(jnp.diag(inverse)) > 0
 
-    @jax.jit
+    @partial(jax.jit, compiler_options=COMPILER)
     def price(inverse, theta, outgoing):
         found = []
         for groups in outgoing:
@@ -161,7 +161,7 @@ def _compiled():
             found.append(jnp.sum(values * jnp.linalg.solve(blocks, values[:, :, None])[:, :, 0], axis=1))
         return found
 
-    @partial(jax.jit, donate_argnums=0)
+    @partial(jax.jit, donate_argnums=0, compiler_options=COMPILER)
     def condition(inverse, theta, out, own):
         columns, fixed = inverse[:, out], jnp.concatenate([out, own])
         theta = theta - columns @ jnp.linalg.solve(columns[out], theta[out])
