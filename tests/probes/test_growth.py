@@ -38,6 +38,17 @@ def test_growth_separates_the_families(activation, growth, sizes):
     assert observe_growth(meter, precision, np.random.default_rng(1)) is growth
 
 
+def test_a_ray_close_to_a_hyperplane_does_not_hide_saturation():
+    ray = np.random.default_rng(1).standard_normal((4, 5))[0]
+    ray /= np.linalg.norm(ray)
+    network = random_network((5, 6, 1), "tanh", 3)
+    weights = [network.weights[0].copy(), network.weights[1]]
+    weights[0][0] += (8e-6 - weights[0][0] @ ray) * ray
+    meter = meter_for(Network(weights, network.biases, network.activations))
+    precision = measure_precision(meter, np.random.default_rng(0))
+    assert observe_growth(meter, precision, np.random.default_rng(1)) is Growth.SATURATING
+
+
 def test_a_constant_is_told_from_saturation():
     constant = Network([np.zeros((1, 3))], [np.array([2.5])], ["identity"])
     meter = meter_for(constant)

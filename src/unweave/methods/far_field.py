@@ -58,7 +58,7 @@ class FarField:
 
     name = "far-field"
 
-    def __init__(self, time_limit: float = 120.0):
+    def __init__(self, time_limit: float = 300.0):
         self.time_limit = time_limit
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
@@ -193,7 +193,7 @@ class _Run:
         done: dict[int, tuple[Reading, np.ndarray]] = {}
         pending = list(range(len(crossings)))
         for attempt in range(4):
-            # a large bias elsewhere can leave another unit unsaturated: look again from further out
+            # another unit may not be saturated because of a large bias: again from further out, in shorter steps
             radii = np.minimum(
                 6.0**attempt * choose_radii(crossings, self.activation, self.farthest), self.farthest
             )
@@ -205,7 +205,7 @@ class _Run:
                     chosen,
                     self.activation,
                     basis,
-                    self._steps(radii[pending], deep),
+                    self._steps(radii[pending], deep) / 2.0**attempt,
                     radii[pending],
                     neighbour_gaps(crossings)[pending] / 2,
                 )

@@ -2,8 +2,8 @@
 
 On each activation pattern the network is multilinear in its parameters, so a few steps from a start correct to many
 digits reach rounding. The scales between layers are free: steps are the shortest ones. Small networks factorise the
-Jacobian; large ones never form it: conjugate gradients on products with it, preconditioned by one Cholesky factor a
-unit, cost (points) x (parameters) an iteration instead of the square.
+Jacobian. Large ones use conjugate gradients on products with it, preconditioned by one Cholesky factor a unit and, up
+to a size, by one of the coupling between units, kept for all steps.
 """
 
 from __future__ import annotations
@@ -16,6 +16,12 @@ from unweave.network import Network
 MAX_UNKNOWNS = 300
 """Parameters up to which the Jacobian is factorised."""
 MAX_ITERATIONS = 200
+MAX_COUPLED = 6000
+"""Parameters up to which the coupling between units is factorised ..."""
+CHUNK = 4096
+"""... from the rows of the Jacobian, this many at a time."""
+COUPLING_FLOOR = 1e-15
+"""Added to the coupling, relative to its trace."""
 
 
 def refine_network(
@@ -32,11 +38,15 @@ def refine_network(
     if len(near) > limit:
         near = near[np.linspace(0, len(near) - 1, limit).astype(int)]
     x, answers, weights = x[near], answers[near], 1 / bars[near]
-    solve = _solve_factorised if num_unknowns <= MAX_UNKNOWNS else _solve_by_products
+    whiten = None if num_unknowns <= MAX_UNKNOWNS else _Whitening(network, x, weights)
     best, best_size = network, _size(network, x, answers, weights)
     for _ in range(num_steps):
         residual = (answers - best(x)) * weights[:, None]
-        trial = _moved(best, solve(best, x, weights, residual))
+        if whiten is None:
+            step = _solve_factorised(best, x, weights, residual)
+        else:
+            step = _solve_by_products(best, x, weights, residual, whiten)
+        trial = _moved(best, step)
         size = _size(trial, x, answers, weights)
         if not size < 0.9 * best_size:
             return trial if size < best_size else best
@@ -52,36 +62,88 @@ def _solve_factorised(network: Network, x, weights, residual) -> np.ndarray:
     return scipy.linalg.solve_triangular(r, q[: residual.size].T @ residual.ravel()) / columns
 
 
-def _solve_by_products(network: Network, x, weights, residual) -> np.ndarray:
+def _solve_by_products(network: Network, x, weights, residual, whiten: _Whitening) -> np.ndarray:
     """The same step by products with the Jacobian alone."""
-    inputs, backs = _layers(network, x)
-    backs = [back * weights[:, None, None] for back in backs]
-    extended = [np.hstack([h, np.ones((len(x), 1))]) for h in inputs]
-    inverses = [
-        np.array([_inverse_factor(features, back[:, :, unit]) for unit in range(back.shape[2])])
-        for features, back in zip(extended, backs, strict=True)
-    ]
-    shapes = [(len(w), w.shape[1] + 1) for w in network.weights]
-    ends = np.cumsum([rows * columns for rows, columns in shapes])[:-1]
-
-    def scale(v: np.ndarray, transposed: bool) -> list[np.ndarray]:
-        blocks = [part.reshape(shape) for part, shape in zip(np.split(v, ends), shapes, strict=True)]
-        rule = "uji,uj->ui" if transposed else "uij,uj->ui"
-        return [np.einsum(rule, inverse, block) for inverse, block in zip(inverses, blocks, strict=True)]
+    extended, backs = _factors(network, x, weights)
 
     def apply(v: np.ndarray) -> np.ndarray:
         total = np.zeros(residual.shape)
-        for back, features, move in zip(backs, extended, scale(v, False), strict=True):
+        for back, features, move in zip(backs, extended, whiten.apply(v), strict=True):
             total += np.einsum("nku,nu->nk", back, features @ move.T)
         return total.ravel()
 
     def adjoint(r: np.ndarray) -> np.ndarray:
         rows, parts = r.reshape(residual.shape), zip(backs, extended, strict=True)
-        blocks = [np.einsum("nku,nk->nu", back, rows).T @ features for back, features in parts]
-        return _flat(scale(_flat(blocks), True))
+        return whiten.adjoint([np.einsum("nku,nk->nu", back, rows).T @ features for back, features in parts])
 
-    solution = _conjugate_gradients(apply, adjoint, residual.ravel())
-    return _flat(scale(solution, False))
+    return _flat(whiten.apply(_conjugate_gradients(apply, adjoint, residual.ravel())))
+
+
+class _Whitening:
+    """The change of variables after which the normal equations are near the identity.
+
+    First unit by unit, where a hidden unit may not move along its own row: that is its free scale. Then for the
+    coupling between units where that is small enough to factorise.
+    """
+
+    def __init__(self, network: Network, x: np.ndarray, weights: np.ndarray):
+        extended, backs = _factors(network, x, weights)
+        rows = [np.hstack([w, b[:, None]]) for w, b in zip(network.weights, network.biases, strict=True)]
+        frames = [[_across(row) for row in layer] for layer in rows[:-1]]
+        frames.append([np.eye(rows[-1].shape[1]) for _ in rows[-1]])
+        self._inverses = [
+            np.array([_inverse_factor(features, back[:, :, i], q) for i, q in enumerate(layer)])
+            for features, back, layer in zip(extended, backs, frames, strict=True)
+        ]
+        self._inside = np.cumsum([len(inverse) * inverse.shape[2] for inverse in self._inverses])
+        self._coupling = None
+        if network.num_parameters <= MAX_COUPLED:
+            self._coupling = self._couple(extended, backs)
+
+    def apply(self, v: np.ndarray) -> list[np.ndarray]:
+        """The steps of all rows with their biases, layer by layer, from whitened variables."""
+        if self._coupling is not None:
+            v = scipy.linalg.solve_triangular(self._coupling, v, check_finite=False)
+        parts = np.split(v, self._inside[:-1])
+        return [
+            np.einsum("uij,uj->ui", inverse, part.reshape(len(inverse), -1))
+            for inverse, part in zip(self._inverses, parts, strict=True)
+        ]
+
+    def adjoint(self, blocks: list[np.ndarray]) -> np.ndarray:
+        v = _flat(
+            [
+                np.einsum("uji,uj->ui", inverse, block)
+                for inverse, block in zip(self._inverses, blocks, strict=True)
+            ]
+        )
+        if self._coupling is not None:
+            v = scipy.linalg.solve_triangular(self._coupling, v, trans=1, check_finite=False)
+        return v
+
+    def _couple(self, extended, backs) -> np.ndarray:
+        """The upper Cholesky factor of the normal matrix of units already whitened."""
+        (n, k, _), num_unknowns = backs[0].shape, int(self._inside[-1])
+        gram = np.zeros((num_unknowns, num_unknowns), order="F")
+        (syrk,) = scipy.linalg.get_blas_funcs(("syrk",), (gram,))
+        for rows in np.array_split(np.arange(n), max(n * k // CHUNK, 1)):
+            jacobian, begin = np.empty((len(rows) * k, num_unknowns)), 0
+            for features, back, inverses in zip(extended, backs, self._inverses, strict=True):
+                for unit, inverse in enumerate(inverses):
+                    end = begin + inverse.shape[1]
+                    piece = back[rows, :, unit][:, :, None] * (features[rows] @ inverse)[:, None, :]
+                    jacobian[:, begin:end] = piece.reshape(len(jacobian), -1)
+                    begin = end
+            gram = syrk(1.0, jacobian.T, beta=1.0, c=gram, overwrite_c=True)
+        gram[np.diag_indices_from(gram)] += COUPLING_FLOOR * float(np.trace(gram))
+        return scipy.linalg.cholesky(gram, overwrite_a=True, check_finite=False)
+
+
+def _factors(network: Network, x, weights) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Inputs of every layer with a column of ones, and weighted derivatives by its pre-activations."""
+    inputs, backs = _layers(network, x)
+    extended = [np.hstack([h, np.ones((len(x), 1))]) for h in inputs]
+    return extended, [back * weights[:, None, None] for back in backs]
 
 
 def _flat(blocks: list[np.ndarray]) -> np.ndarray:
@@ -106,14 +168,19 @@ def _conjugate_gradients(apply, adjoint, right: np.ndarray) -> np.ndarray:
     return solution
 
 
-def _inverse_factor(features: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """``R^-1`` for one unit's part ``R'R`` of the normal equations; slopes (n, outputs)."""
+def _across(row: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of the directions orthogonal to a row."""
+    return np.linalg.qr(row[:, None], mode="complete")[0][:, 1:]
+
+
+def _inverse_factor(features: np.ndarray, slopes: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """``Q R^-1`` for one unit's part ``R'R`` of the normal equations in the basis Q; slopes (n, outputs)."""
     reach = np.linalg.norm(slopes, axis=1)
-    rows = features[reach > 0] * reach[reach > 0, None]
+    rows = (features[reach > 0] * reach[reach > 0, None]) @ basis
     gram = rows.T @ rows
     gram[np.diag_indices_from(gram)] += 1e-12 * np.trace(gram) + 1e-300
     factor = scipy.linalg.cholesky(gram, check_finite=False)
-    return scipy.linalg.solve_triangular(factor, np.eye(len(factor)), check_finite=False)
+    return scipy.linalg.solve_triangular(factor, basis.T, trans=1, check_finite=False).T
 
 
 def _size(network: Network, x, answers, weights) -> float:

@@ -16,6 +16,10 @@ import numpy as np
 from unweave import activations as act
 from unweave.probes.far_circle import Ask, Circle, Crossing, find_crossings, relocate
 
+NUM_TRIAL_STEPS = 4
+TOO_LONG = 1.5
+"""Steps that move the argument by more than this multiple of what was wanted are shortened."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -93,19 +97,27 @@ def _read(ask, circle, crossings, activation, basis, steps, radii) -> list[Readi
     lengths = np.sqrt(2.0) * steps * widths
     at_steps = np.zeros((len(bases), basis.shape[1], at_base.shape[1]))
     seen = np.max(np.linalg.norm(at_profile - at_base[:, None], axis=2), axis=1)
-    pending = np.arange(len(bases))
-    for _ in range(4):
-        questions = bases[pending, None, :] + lengths[pending, None, None] * basis.T[None]
-        answers = ask(questions.reshape(-1, bases.shape[1])).reshape(len(pending), basis.shape[1], -1)
-        at_steps[pending] = answers
-        # rows of typical shape change the answer by about steps / 0.7 of what the profile shows
-        change = np.max(np.linalg.norm(answers - at_base[pending, None], axis=2), axis=1)
-        excess = change / np.maximum(seen[pending] * steps[pending] / (0.7 * activation.scale), 1e-300)
-        long = (excess > 8) | (change > 0.9 * seen[pending])
-        pending = pending[long]
-        if not len(pending):
-            break
-        lengths[pending] /= np.clip(excess[long], 8, 64)
+    slopes = np.maximum(seen, 1e-300) / (0.7 * activation.scale)
+
+    def step(units: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """Ask at steps from the bases; how far the arguments moved, roughly, (units, directions)."""
+        questions = bases[units, None, :] + lengths[units, None, None] * directions.T[None]
+        answers = ask(questions.reshape(-1, bases.shape[1])).reshape(len(units), directions.shape[1], -1)
+        at_steps[units, : directions.shape[1]] = answers
+        return np.linalg.norm(answers - at_base[units, None], axis=2) / slopes[units, None]
+
+    everyone = np.arange(len(bases))
+    for directions in (basis[:, :NUM_TRIAL_STEPS], basis):  # a few steps show how long they should be
+        pending = everyone
+        for _ in range(4):
+            moved = step(pending, directions)
+            excess = np.sqrt(np.mean(moved**2, axis=1)) / steps[pending]
+            hidden = np.max(moved, axis=1) > 0.6 * activation.scale
+            long = (excess > TOO_LONG) | hidden
+            pending = pending[long]
+            if not len(pending):
+                break
+            lengths[pending] /= np.clip(excess[long], TOO_LONG, 64)
     return [
         Reading(*row)
         for row in zip(crossings, bases, lengths, profiles, at_base, at_steps, at_profile, strict=True)

@@ -45,7 +45,8 @@ def observe_growth(
     slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise
     slack = slack + max(1e-7, 30 * precision.relative) * size
     first, second = middle - near, far - middle
-    if np.all(np.abs(first) <= slack) and np.all(np.abs(second) <= slack):
+    level = np.all(np.abs(first) <= slack, axis=1)  # a ray close to some unit's hyperplane levels off later
+    if np.mean(level) > 0.5 and np.all(np.abs(second) <= slack):
         everywhere = np.concatenate([near, meter.transcript("precision")[1]])
         same = np.ptp(everywhere, axis=0) <= 10 * precision.noise + 1e-12 * np.abs(everywhere).max()
         return Growth.CONSTANT if np.all(same) else Growth.SATURATING
