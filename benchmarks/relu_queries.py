@@ -1,7 +1,8 @@
 """Relu networks from queries, side by side: unweave, the packaged attack, and a student trained by Adam.
 
     python benchmarks/relu_queries.py --quick         a few small networks, half a minute
-    python benchmarks/relu_queries.py                 every size of the table, 20 trials each (10 for the largest)
+    python benchmarks/relu_queries.py                 every size of the table, 20 trials each (10 for the largest),
+                                                      and the first layer of deeper networks, 10 trials each
 
 Peers are optional: adversarial-robustness-toolbox (its FunctionallyEquivalentExtraction handles one hidden layer and
 one output and is told the width) and torch (a student of the true width, trained on as many random queries as
@@ -30,6 +31,8 @@ TWO_LAYERS = [
     (20, 10, 10, 1), (10, 10, 10, 1), (10, 10, 5, 1), (30, 20, 10, 1), (10, 15, 15, 1), (40, 20, 10, 1),
     (80, 40, 20, 1),
 ]  # fmt: skip
+DEEPER = [(10, 10, 10, 10, 1), (20, 10, 10, 5, 1), (30, 20, 10, 10, 1), (12, 8, 8, 8, 8, 2)]
+"""Three and four hidden layers: the first of them is what is looked for."""
 QUICK = [(10, 20, 1), (20, 40, 1), (10, 10, 5, 1), (20, 10, 10, 1)]
 
 
@@ -79,6 +82,24 @@ def run_unweave(sizes, seed: int) -> dict:
         record["functional"] = functional_error(network, found.network)
         record["exact"] = record["error"] <= tolerance
     return record
+
+
+def run_deeper(sizes, seed: int) -> dict:
+    """How much of the first layer of a deeper network comes back: directions with their offsets, and sides."""
+    network = random_network(sizes, seed)
+    began = time.process_time()
+    found = unweave.identify(lambda x: network(x), input_size=sizes[0], seed=seed)
+    seconds = time.process_time() - began
+    record = {"claimed": found.identified, "queries": found.ledger.total, "seconds": seconds}
+    if found.network is None:
+        return {**record, "right": 0, "wrong": 0, "error": 0.0}
+    truth = np.hstack([network.weights[0], network.biases[0][:, None]])
+    rows = np.hstack([found.network.weights[0], found.network.biases[0][:, None]])
+    errors = np.array([np.min(np.max(np.abs(truth - row), axis=1)) for row in rows])
+    named = {part.split(":")[0] for part in found.undetermined}
+    unnamed = [i for i in np.flatnonzero(errors > 1e-8) if f"layer 1, unit {i}" not in named]
+    right = errors[errors <= 1e-8]
+    return {**record, "right": len(right), "wrong": len(unnamed), "error": float(np.max(right, initial=0.0))}
 
 
 def run_adam(sizes, seed: int, num_queries: int, num_steps: int) -> dict:
@@ -179,6 +200,18 @@ def report_ours(sizes, records: list[dict]) -> None:
     )
 
 
+def report_deeper(sizes, records: list[dict]) -> None:
+    print(
+        f"{'-'.join(map(str, sizes)):>14}  first layer whole in {sum(r['right'] == sizes[1] for r in records):2d}"
+        f"/{len(records):<2d}, {sum(r['right'] for r in records)} of {sizes[1] * len(records)} units"
+        f"  worst {max(r['error'] for r in records):.0e}  wrong and not named {sum(r['wrong'] for r in records)}"
+        f"  {np.mean([r['queries'] for r in records]):.0f} queries"
+        f"  {np.mean([r['seconds'] for r in records]):.1f} s (worst {max(r['seconds'] for r in records):.1f})"
+        f"  claims {sum(r['claimed'] for r in records)}",
+        flush=True,
+    )
+
+
 def report_peer(name: str, records: list[dict]) -> None:
     done = [r for r in records if "failure" not in r]
     failures = [r["failure"] for r in records if "failure" in r]
@@ -205,6 +238,10 @@ def main() -> None:
     if options.sizes:
         table = [tuple(int(s) for s in text.split("-")) for text in options.sizes.split(",")]
     everything = []
+    for sizes in [] if options.quick or options.sizes else DEEPER:
+        records = [run_deeper(sizes, 1000 + seed) for seed in range(options.trials or 10)]
+        report_deeper(sizes, records)
+        everything.append({"sizes": sizes, "records": records})
     for sizes in table:
         trials = options.trials or (3 if options.quick else 10 if sizes[0] in (40, 80) else 20)
         records = [run_unweave(sizes, 1000 + seed) for seed in range(trials)]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from unweave.certificate_relu import piecewise_linear_checks
+from unweave.certificate_relu import PLANE_ERROR, first_layer_checks, piecewise_linear_checks
 from unweave.certificate_step import boundary_checks
 from unweave.network import Network
 from unweave.oracles.meter import Meter
@@ -91,6 +91,8 @@ def certify(
     num_points: int = NUM_POINTS,
 ) -> Certificate:
     """Check ``network`` on fresh queries, charged to the stage ``certificate``."""
+    if network.is_open:
+        return _certify_first_layer(network, meter, precision, rng)
     used = meter.transcript()
     num_points = int(min(num_points, meter.ledger.left))
     x, from_domain = _fresh_points(network, meter, num_points, rng)
@@ -124,6 +126,29 @@ def certify(
             "errors": errors,
             **({} if deviations is None else {"deviations": deviations}),
         },
+    )
+
+
+def _certify_first_layer(
+    network: Network, meter: Meter, precision: Precision, rng: np.random.Generator
+) -> Certificate:
+    """Without the rest of the network answers cannot be compared; the places of kinks on fresh lines can."""
+    errors, confirmed = first_layer_checks(network, meter, rng, precision)
+    return Certificate(
+        max_relative_error=float(np.max(errors, initial=0.0)),
+        rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
+        num_points=len(errors),
+        tolerance=PLANE_ERROR,
+        fraction_outside=1.0,
+        undetermined=tuple(
+            f"layer 1, unit {i}: its hyperplane does not show on fresh lines"
+            for i in np.flatnonzero(~confirmed)
+        ),
+        checks={
+            "num_planes_confirmed": float(confirmed.sum()),
+            "num_planes_unconfirmed": float(np.sum(~confirmed)),
+        },
+        num_needed=len(network.biases[0]),
     )
 
 

@@ -19,6 +19,9 @@ from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
 
 NUM_LINES = 2
+NUM_PLANE_LINES = 4
+PLANE_ERROR = 1e-6
+"""How far a kink may lie from where a plane of the first layer predicts it, relative to the line."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,33 @@ def piecewise_linear_checks(
         figures["num_fresh_lines"] = float(NUM_LINES)
         figures["num_unexplained_kinks"] = float(sum(len(k.positions) + len(k.unresolved) for k in kinks))
     return figures
+
+
+def first_layer_checks(
+    network: Network, meter: Meter, rng: np.random.Generator, precision: Precision
+) -> tuple[np.ndarray, np.ndarray]:
+    """An open network's planes against kinks on fresh lines: relative errors of kinks, and which planes were confirmed.
+
+    A unit far below the outputs may be cut off on part of a line, so a plane counts as confirmed by half of the
+    lines it crosses.
+    """
+    with meter.stage("certificate"):
+        inquiry = open_inquiry(meter, precision, rng)
+        lines = draw_lines(meter.domain, NUM_PLANE_LINES, meter.input_size, rng)
+        kinks = find_kinks(inquiry, lines)
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    rates = (network.weights[0] @ lines.directions.T) / lengths[:, None]
+    heights = (network.weights[0] @ lines.origins.T + network.biases[0][:, None]) / lengths[:, None]
+    places = -heights / np.where(rates == 0, np.inf, rates)
+    within = (places > lines.low) & (places < lines.high)
+    errors = np.full(places.shape, np.inf)
+    for line, found in enumerate(kinks):
+        seen = np.concatenate([found.positions, found.unresolved])
+        if len(seen):
+            apart = np.min(np.abs(seen[None] - places[:, line, None]), axis=1)
+            errors[:, line] = apart / (np.abs(places[:, line]) + lines.scale[line])
+    shown = within & (errors <= PLANE_ERROR)
+    return errors[shown], (2 * shown.sum(axis=1) >= within.sum(axis=1)) & within.any(axis=1)
 
 
 def _at_several_scales(network: Network, meter: Meter, rng: np.random.Generator) -> np.ndarray:

@@ -195,7 +195,7 @@ class _Run:
             return base
         network = finding.network
         certificate = certify(network, self.meter, precision, self._rng(3))
-        if not certificate.agrees and certificate.max_relative_error < PARTLY:
+        if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
             network = self._sharpen(network, precision)
             certificate = certify(network, self.meter, precision, self._rng(4))
         if _is_rough(network, certificate, precision):
@@ -250,6 +250,16 @@ class _Run:
 
 def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
     """The outcome that the certificate supports, and the reason when it is not ``identified``."""
+    if finding.network is not None and finding.network.is_open:
+        missing, shown = (
+            int(certificate.checks[f"num_planes_{kind}"]) for kind in ("unconfirmed", "confirmed")
+        )
+        if missing >= shown:
+            reason = (
+                f"{missing} of {missing + shown} hyperplanes of the first layer do not show on fresh lines"
+            )
+            return Outcome.NOT_IDENTIFIED, f"{finding.reason}; {reason}"
+        return Outcome.PARTLY, finding.reason
     kinks = int(certificate.checks.get("num_unexplained_kinks", 0))
     if kinks:
         return (
@@ -275,7 +285,9 @@ def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
 
 def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:
     """Whether a smooth network of inexact answers is wrong on fresh points but may only lack answers."""
-    smooth = not any(name.startswith(("relu", "leaky_relu")) for name in network.activations)
+    smooth = not network.is_open and not any(
+        name.startswith(("relu", "leaky_relu")) for name in network.activations
+    )
     inexact = precision.kind in ("rounded", "noisy", "float32")
     return smooth and inexact and not certificate.agrees and certificate.max_relative_error < 1
 

@@ -55,3 +55,12 @@ def test_real_weights_only_where_they_are_unique():
     assert found is not None
     np.testing.assert_allclose(found, weights, atol=1e-12)
     assert solve_weights(rng.standard_normal((9, 4)), np.ones(4), 1e-10) is None
+
+
+@pytest.mark.parametrize("num_vectors", [5, 50])
+def test_vectors_that_are_all_below_the_error_leave_every_sign_open(num_vectors):
+    vectors = 1e-9 * np.ones((num_vectors, 3))
+    solution = solve_signs(vectors, np.zeros(3), 1e-5)
+    assert solution.signs is not None
+    assert not solution.determined.any()
+    assert solve_signs(vectors, np.ones(3), 1e-5).signs is None

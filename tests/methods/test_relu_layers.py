@@ -74,12 +74,22 @@ def test_an_always_active_unit_is_named():
     np.testing.assert_allclose(finding.network(x), truth(x), atol=1e-8)
 
 
-def test_three_hidden_layers_are_not_claimed():
-    network = random_network((6, 6, 5, 4, 1), "relu", 1)
-    finding, meter = _recover(network, 1)
-    assert finding.network is None
-    assert finding.reason
-    assert meter.ledger.total < 200_000
+@pytest.mark.parametrize("sizes", [(8, 6, 5, 4, 1), (9, 6, 5, 5, 4, 2)])
+def test_of_a_deeper_network_the_first_layer_is_found_and_no_more_claimed(sizes):
+    network = random_network(sizes, "relu", 1)
+    found = unweave.identify(network, seed=1)
+    assert found.outcome == "partly identified"
+    assert found.network is not None
+    assert found.network.is_open
+    assert "everything above layer 1" in found.undetermined
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    truth = np.hstack([network.weights[0], network.biases[0][:, None]]) / lengths[:, None]
+    rows = np.hstack([found.network.weights[0], found.network.biases[0][:, None]])
+    pairs = np.argmax(rows @ truth.T, axis=1)
+    assert sorted(pairs) == list(range(sizes[1]))
+    np.testing.assert_allclose(rows, truth[pairs], atol=1e-8)
+    assert found.certificate is not None
+    assert found.certificate.checks["num_planes_unconfirmed"] == 0
 
 
 def test_the_checks_see_a_missing_unit():

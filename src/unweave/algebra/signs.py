@@ -46,6 +46,9 @@ def solve_signs(vectors: np.ndarray, target: np.ndarray, error: float) -> SignSo
         return SignSolution(np.zeros(0) if fits else None, np.zeros(0, dtype=bool), int(fits), True)
     equations, right = _compress(vectors, target, error)
     rank = len(equations)
+    if rank == 0:  # every sum is within the error of 0: all sign vectors fit, or none does
+        fits = bool(np.max(np.abs(vectors.sum(axis=0) - target), initial=0.0) <= error)
+        return SignSolution(np.ones(m) if fits else None, np.zeros(m, dtype=bool), 2 if fits else 0, True)
     if rank == m:
         signs = np.sign(np.linalg.solve(equations, right))
         return _judge(vectors, target, error, signs[None], True)

@@ -4,7 +4,8 @@ First-layer planes are those that explain kinks on several lines. Every other ki
 whose pre-activation is a sum of ridges over these planes: its weights are read off the kink's gradient or measured
 where its zero set crosses a plane. The output layer is then linear in what is known, and the orientation of the
 second layer follows from signs as in one hidden layer. Assumes exact answers; widths need not be known; a weight
-whose plane the unit's zero set never crosses on the active side cannot be observed and is named.
+whose plane the unit's zero set never crosses on the active side cannot be observed and is named. Of a deeper network
+the first hidden layer is returned, open above (``relu_open``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from unweave.methods.base import Finding, Problem
 from unweave.methods.relu_audit import audit, known_breaks
 from unweave.methods.relu_crossings import measure_crossings
 from unweave.methods.relu_first_layer import FirstLayer, find_first_layer, sharpen_first_layer
+from unweave.methods.relu_open import describe_planes
 from unweave.methods.relu_preactivation import (
     PreActivation,
     absorb,
@@ -33,9 +35,7 @@ from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import draw_lines, line_through
 from unweave.probes.planes import Planes, measure_planes
 
-UNTRACED = (
-    "no second-layer unit could be traced on first-layer hyperplanes: three hidden layers are not served yet"
-)
+UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
 
 
 HOPELESS = 0.9
@@ -55,20 +55,25 @@ class ReluLayers:
         deadline = time.monotonic() + self.max_seconds
         finding = Finding(None, reason=UNTRACED)
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
-            finding = self._attempt(meter, problem, num_lines, deadline)
-            if finding.network is not None or time.monotonic() > deadline:
+            rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
+            with meter.stage("lines"):
+                inquiry = open_inquiry(meter, problem.precision, rng)
+            first = find_first_layer(inquiry, rng, num_lines=num_lines)
+            if not len(first.planes) or not len(first.deeper):
+                continue
+            with meter.stage("first layer"):
+                first = sharpen_first_layer(inquiry, first, rng)
+            finding = self._attempt(inquiry, first, rng, deadline)
+            if finding.network is not None:
+                return finding
+            finding = describe_planes(inquiry, first, finding.reason, rng)
+            if time.monotonic() > deadline:
                 break
         return finding
 
-    def _attempt(self, meter: Meter, problem: Problem, num_lines: int, deadline: float) -> Finding:
-        rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
-        with meter.stage("lines"):
-            inquiry = open_inquiry(meter, problem.precision, rng)
-        first = find_first_layer(inquiry, rng, num_lines=num_lines)
-        if not len(first.planes) or not len(first.deeper):
-            return Finding(None, reason=UNTRACED)
-        with meter.stage("first layer"):
-            first = sharpen_first_layer(inquiry, first, rng)
+    def _attempt(
+        self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator, deadline: float
+    ) -> Finding:
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
         if not second.units:

@@ -20,8 +20,7 @@ from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.planes import Planes
 
 NOT_TWO = (
-    "some points are not explained by two hidden layers: a unit is too rare to be traced, or the network is deeper; "
-    "three hidden layers are not served yet"
+    "two hidden layers do not explain some points: a unit is too rare to be traced, or the network is deeper"
 )
 
 

@@ -108,7 +108,7 @@ def _differences(inquiry: Inquiry, centres, values, bars, steps, rng):
     signs = rng.choice([-1.0, 1.0], size=(num, d)) / np.sqrt(d)
     check = inquiry.meter.snap(centres + _within(inquiry, centres, steps[:, None] * signs))
     answers, their_bars = inquiry.ask(np.concatenate([there, check]))
-    rise = answers[: num * d].reshape(num, d, -1) - values[:, None]
+    rise = answers[: num * d].reshape(num, d, answers.shape[1]) - values[:, None]
     run = np.diagonal((there - np.repeat(centres, d, axis=0)).reshape(num, d, d), axis1=1, axis2=2)
     gradients = np.swapaxes(rise / run[:, :, None], 1, 2)
     bar = np.maximum(bars, their_bars[: num * d].reshape(num, d).max(axis=1))
