@@ -5,8 +5,8 @@ the least expected squared error; the halfspace of the widest margin, which look
 about a sixth further from the truth. The mean is taken over many chains of hit-and-run (Smith 1984) through the
 polytope of (normal, offset), in coordinates in which the chains' first half is round.
 
-Only rows that some sample comes close to can bind: the tightest rows are constraints from the start, rows that a sample
-violates are added.
+Only rows that some sample comes close to can bind: the tightest rows are constraints from the start; when a sample
+violates another row, all rows that samples come close to are added.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def find_centre(
     used = np.argsort(slack)[: 30 * d]
     for _ in range(max_rounds):
         points = sample_polytope(np.concatenate([rows[used], box]), np.concatenate([slack[used], room]), rng)
-        broken = np.any(rows @ points[-NUM_CHAINS:].T > slack[:, None], axis=1)
-        if not broken.any():
+        reached = np.max(rows @ points[-NUM_CHAINS:].T, axis=1)
+        if np.all(reached <= slack):
             mean = points.mean(axis=0)
             turned, moved = normal + mean[:-1] @ tangent, offset + float(mean[-1])
             length = float(np.linalg.norm(turned))
             return turned / length, moved / length
-        used = np.union1d(used, np.flatnonzero(broken))
+        used = np.union1d(used, np.flatnonzero(reached > 0.7 * slack))
     return None
 
 

@@ -18,7 +18,7 @@ from unweave.methods.high_threshold_centre import find_centre
 from unweave.methods.high_threshold_union import Union, score_batches
 
 CLEAR = 0.1
-"""Active rows whose other scores are below minus this belong to one halfspace."""
+"""Active rows whose other scores are below minus this belong to one halfspace, whatever the error of the start."""
 NEAR = 0.5
 """Rows further than this from the boundary are not looked at."""
 
@@ -38,11 +38,12 @@ def fit_margins(
     labels: np.ndarray,
     union: Union,
     *,
-    clear: float = CLEAR,
+    clear: float | np.ndarray = CLEAR,
     rng: np.random.Generator | None = None,
 ) -> Margins:
     """The max-margin halfspaces near those of ``union``; one that fails keeps its start.
 
+    ``clear``, one number or one a halfspace, is how far a row may be scored on the wrong side of a halfspace.
     With ``rng`` each is replaced by the centre of all halfspaces that separate the same rows.
     """
     silent, own, count = _relevant_rows(x, labels, union, clear)
@@ -107,7 +108,7 @@ def _extreme(values: np.ndarray, count: int) -> np.ndarray:
     return np.argpartition(values, count)[:count]
 
 
-def _relevant_rows(x, labels, union: Union, clear: float):
+def _relevant_rows(x, labels, union: Union, clear: float | np.ndarray):
     """For each halfspace the silent rows near it, the active rows near it that only it can explain, their number."""
     silent: list[list[np.ndarray]] = [[] for _ in range(len(union))]
     own: list[list[np.ndarray]] = [[] for _ in range(len(union))]

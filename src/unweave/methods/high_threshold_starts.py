@@ -98,8 +98,8 @@ def follow_rows(
 ) -> np.ndarray:
     """Unit vectors (k, d) at which power iteration on T_3 ends from active ``rows``: the strongest first.
 
-    Ends closer than the cosine ``alike`` are one; ends of a third of the strongest or less are left out. ``num_rows``
-    starts are used, 40 an input but at most 2 000 by default.
+    Ends closer than the cosine ``alike`` are one; ends that are no stronger than the noise of T_3 are left out.
+    ``num_rows`` starts are used, 40 an input but at most 2 000 by default.
     """
     d = moments.input_size
     third = moments.tensor(3).reshape(d, -1)
@@ -111,9 +111,10 @@ def follow_rows(
         if moved < 1e-6:
             break
     values = _values(third, z)
+    noise = float(np.sqrt(6 * d * moments.num_used)) / moments.count
     found: list[np.ndarray] = []
     for i in np.argsort(-values):
-        if values[i] <= values.max() / 3:
+        if values[i] <= 2.5 * noise:
             break
         if all(z[i] @ known < alike for known in found):
             found.append(z[i])

@@ -28,6 +28,8 @@ from unweave.methods.high_threshold_starts import (
 NUM_ROWS = 20_000
 """Rows of one fit; more when the units are many."""
 BATCH = 65_536
+FAR = 1.5
+"""Rows less far along a direction are not taken for a halfspace's own."""
 
 
 @dataclass(frozen=True)
@@ -215,8 +217,11 @@ def uncovered(x: np.ndarray, labels: np.ndarray, union: Union, width: float) -> 
 
 
 def new_halfspaces(rows: np.ndarray, count: int, least: float) -> Union:
-    """Up to ``count`` halfspaces around the densest directions of unexplained rows, each of more than ``least``."""
-    num_rows, rows = max(len(rows), 1), rows[:2000]
+    """Up to ``count`` halfspaces around the densest directions of unexplained rows, each of more than ``least``.
+
+    With many inputs rows of one halfspace are nearly orthogonal; where none is dense, T_3 of the rows gives directions.
+    """
+    every, num_rows, rows = rows, max(len(rows), 1), rows[:2000]
     normals, offsets = [], []
     directions = rows / np.linalg.norm(rows, axis=1, keepdims=True)
     left = np.ones(len(rows), dtype=bool)
@@ -234,6 +239,14 @@ def new_halfspaces(rows: np.ndarray, count: int, least: float) -> Union:
         normals.append(normal)
         offsets.append(float(np.quantile(rows[members] @ normal, 0.1)))
         left[members] = False
+    if count and not normals and num_rows > least:
+        for normal in follow_rows(label_moments([(every, np.ones(len(every)))], every.shape[1]), rows)[
+            :count
+        ]:
+            beyond = every @ normal
+            if np.sum(beyond > FAR) > least:
+                normals.append(normal)
+                offsets.append(float(np.quantile(beyond[beyond > FAR], 0.25)))
     return Union(np.array(normals).reshape(-1, rows.shape[1]), np.array(offsets))
 
 
