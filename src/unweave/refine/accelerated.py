@@ -16,8 +16,6 @@ from unweave.refine.layout import Layout
 
 COMPILER = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 """Compilation in a fifth of the time: in float64 the library's own choice of kernel is as fast as a tuned one."""
-NUM_BLOCKS = 4
-"""Column blocks of the Jacobian in the half product."""
 
 
 class AcceleratedProblem:
@@ -120,7 +118,6 @@ class AcceleratedExpansion:
 def _compiled():
     """The two compiled functions; JAX is imported here and nowhere before."""
     from functools import partial
-    from itertools import pairwise
 
     import jax
     import jax.numpy as jnp
@@ -133,11 +130,9 @@ def _compiled():
         return r, jacobian, half_product(jacobian), jacobian.T @ r
 
     def half_product(jacobian):
-        """``J'J`` from its blocks on and below the diagonal; the others are their transposes."""
-        ends = [jacobian.shape[1] * i // NUM_BLOCKS for i in range(NUM_BLOCKS + 1)]
-        lower = [jnp.pad(jacobian[:, a:].T @ jacobian[:, a:b], ((a, 0), (0, 0))) for a, b in pairwise(ends)]
-        lower = jnp.tril(jnp.concatenate(lower, axis=1))
-        return lower + jnp.tril(lower, -1).T
+        """``J'J`` from its lower half: a quarter to a third faster than the full product."""
+        zero = jnp.zeros((jacobian.shape[1],) * 2, dtype=jacobian.dtype)
+        return jax.lax.linalg.symmetric_product(jacobian.T, zero, symmetrize_output=True)
 
     @partial(jax.jit, static_argnums=0, compiler_options=COMPILER)
     def propose(layout, x, y, mask, theta, r, jacobian, matrix, gradient, damping, difference, longest_bend):
