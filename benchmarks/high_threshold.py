@@ -87,7 +87,7 @@ def relu(sizes, trials: int, *, top: bool) -> None:
     for d, t, n in sizes:
         results = []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 940 + top])
+            rng = np.random.default_rng([seed, d, n, 950 + top])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             units = np.maximum(x @ w.T - t, 0)
             if top:
@@ -106,7 +106,7 @@ def step(sizes, trials: int) -> None:
         errors, means, seconds, claimed = [], [], [], 0
         scale = d / (n * np.exp(-t * t / 2) / np.sqrt(2 * np.pi))
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 942])
+            rng = np.random.default_rng([seed, d, n, 952])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             y = np.any(x @ w.T > t, axis=1).astype(float)
             found, spent = timed(
@@ -129,7 +129,7 @@ def flips(sizes, trials: int) -> None:
         for share in (0.001, 0.01):
             errors, seconds, claimed = [], [], 0
             for seed in range(trials):
-                rng = np.random.default_rng([seed, d, n, 943])
+                rng = np.random.default_rng([seed, d, n, 953])
                 w, x = directions(d, rng), rng.standard_normal((n, d))
                 labels = np.any(x @ w.T > t, axis=1) ^ (rng.uniform(size=n) < share)
                 error, spent, ok = first_layer(labels.astype(float), x, "step", w)
@@ -144,7 +144,7 @@ def stated(sizes, trials: int) -> None:
     for d, t, n in sizes:
         ours, theirs, our_time, their_time = [], [], [], []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 944])
+            rng = np.random.default_rng([seed, d, n, 954])
             w, x = directions(d, rng), rng.standard_normal((n, d))
             labels = np.any(x @ w.T > t, axis=1)
             fit, spent = timed(lambda x=x, labels=labels, rng=rng: fit_labels(x, labels, rng, flip_rate=0.0))
@@ -171,7 +171,7 @@ def starts(sizes, trials: int) -> None:
         for kind in ("moments", "landscape", "simultaneous"):
             errors, seconds, complete = [], [], 0
             for seed in range(trials):
-                rng = np.random.default_rng([seed, d, n, 947])
+                rng = np.random.default_rng([seed, d, n, 957])
                 w, x = directions(d, rng), rng.standard_normal((n, d))
                 labels = np.any(x @ w.T > t, axis=1)
                 found, spent = timed(
@@ -192,7 +192,7 @@ def halfspaces(sizes, trials: int) -> None:
     for k, d, n in sizes:
         errors, seconds, complete, claimed = [], [], 0, 0
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, n, 945])
+            rng = np.random.default_rng([seed, d, n, 955])
             normals, offsets = separate_normals(k, d, rng), rng.uniform(1.5, 2.5, k)
             x = rng.standard_normal((n, d))
             inside = np.all(x @ normals.T <= offsets, axis=1)
@@ -209,7 +209,7 @@ def queries(sizes, trials: int) -> None:
     for k, d in sizes:
         errors, seconds, asked = [], [], []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, k, 946])
+            rng = np.random.default_rng([seed, d, k, 956])
             normals = directions(d, rng) if k == d else separate_normals(k, d, rng)
             offsets = np.full(k, 2.0) if k == d else rng.uniform(1.5, 2.5, k)
             found, spent = timed(
