@@ -250,7 +250,7 @@ class _Run:
 
 def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
     """The outcome that the certificate supports, and the reason when it is not ``identified``."""
-    if finding.network is not None and finding.network.is_open:
+    if "num_planes_confirmed" in certificate.checks:
         missing, shown = (
             int(certificate.checks[f"num_planes_{kind}"]) for kind in ("unconfirmed", "confirmed")
         )
