@@ -11,7 +11,7 @@ from unweave.network import Network
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings
-from unweave.refine.overwide import FRUGAL, Effort, fit_overwide
+from unweave.refine.overwide import FRUGAL, Candidate, Effort, fit_overwide
 from unweave.refine.prune import plan_removals, prune
 from unweave.refine.standard import Standard
 
@@ -82,6 +82,23 @@ def test_samples_alone_end_with_a_reason_when_there_are_too_few():
     fit = fit_overwide(x, truth(x), "tanh", rng=np.random.default_rng(31))
     assert fit.network is None
     assert "more points" in fit.reason
+
+
+def test_no_points_are_bought_once_time_is_up():
+    truth = random_network((5, 4, 1), "tanh", 45)
+    fit = _recover(truth, 46, effort=Effort(time_limit=0))
+    assert fit.network is None
+    assert "allow more time" in fit.reason
+    assert fit.num_points == 5
+
+
+def test_sizes_grow_finely_where_steps_outweigh_compilations():
+    effort = Effort()
+    assert effort.growth_at(1000, True) > effort.growth_at(5000, True) > effort.growth_at(1000, False) > 1
+    both = [Candidate("tanh", 1), Candidate("tanh", 2)]
+    depths = [{c.depth for c, _ in effort.plan(both, turn, 1, 5000, True)} for turn in range(2)]
+    assert depths == [{1, 2}, {2}]
+    assert effort.plan(both[:1], 1, 1, 5000, True)
 
 
 def test_a_wrong_activation_is_never_accepted():

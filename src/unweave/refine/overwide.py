@@ -89,9 +89,9 @@ class Effort:
             shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
         return shapes[turn % len(shapes)]
 
-    def growth_at(self, num_residuals: int) -> float:
+    def growth_at(self, num_residuals: int, accelerated: bool) -> float:
         """The ratio of the next size to this one."""
-        if not _accelerated(num_residuals):
+        if not accelerated:
             return self.growth
         return self.accelerated_growth if num_residuals < self.large else self.large_growth
 
@@ -226,7 +226,10 @@ def _search(
     attempts: list[Attempt] = []
     ranking = _Ranking(candidates, effort)
     surplus: Recovered | None = None
+    out_of_time = f"stopped after {effort.time_limit:g} s; allow more time"
     for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
+        if time.monotonic() > deadline:
+            return _give_up(pool, attempts, surplus, out_of_time)
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
         leading = ranking.choose(x, y, turn)
@@ -239,8 +242,7 @@ def _search(
         ]
         for candidate, trial in _try_all(executor, x, y, students, noise, effort.max_steps, deadline):
             if trial is None:
-                reason = f"stopped after {effort.time_limit:g} s; allow more time"
-                return _give_up(pool, attempts, surplus, reason)
+                return _give_up(pool, attempts, surplus, out_of_time)
             found, attempt = trial
             attempts.append(attempt)
             ranking.record(candidate, attempt)
@@ -382,7 +384,8 @@ def _sizes(
     num_points = max(num_points, 2 * (narrow[-1] + 1), effort.min_points)
     while num_points < effort.max_points and (pool.can_grow or num_points < len(pool.x)):
         yield int(np.ceil(num_points))
-        num_points *= effort.growth_at(int(num_points) * outputs)
+        num_residuals = int(num_points) * outputs
+        num_points *= effort.growth_at(num_residuals, _accelerated(num_residuals))
     if not pool.can_grow and len(pool.x):
         yield len(pool.x)
 
