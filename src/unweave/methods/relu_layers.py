@@ -76,7 +76,7 @@ class ReluLayers:
     ) -> Finding:
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
-        if not second.units:
+        if not second.units or not _mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
         wrong, num_hopeless = 1.0, 0

@@ -13,7 +13,7 @@ import scipy.linalg
 
 from unweave.network import Network
 
-MAX_UNKNOWNS = 300
+MAX_UNKNOWNS = 600
 """Parameters up to which the Jacobian is factorised."""
 MAX_ITERATIONS = 200
 MAX_COUPLED = 6000
