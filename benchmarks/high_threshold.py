@@ -209,7 +209,7 @@ def queries(sizes, trials: int) -> None:
     for k, d in sizes:
         errors, seconds, asked = [], [], []
         for seed in range(trials):
-            rng = np.random.default_rng([seed, d, k, 956])
+            rng = np.random.default_rng([seed, d, k, 958])
             normals = directions(d, rng) if k == d else separate_normals(k, d, rng)
             offsets = np.full(k, 2.0) if k == d else rng.uniform(1.5, 2.5, k)
             found, spent = timed(

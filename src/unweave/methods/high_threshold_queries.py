@@ -23,6 +23,8 @@ Inside = Callable[[np.ndarray], np.ndarray]
 """Which rows (n, d) lie in the region; every row is one question."""
 FLAT = 1e-6
 """Relative distance of a check crossing from its plane above which the boundary counts as curved."""
+SLACK = 2e-5
+"""Relative distance from a rough plane within which it is crossed, several times its error."""
 SPARE = 2
 """Crossings a face beyond the d that determine its plane."""
 
@@ -150,13 +152,19 @@ def _plane_at(
     tangents = np.linalg.svd(ray[None])[2][1:]
     for spread in (0.05, 0.01, 0.002):
         rays = _unit(ray + spread * np.vstack([tangents, _unit(rng.standard_normal((1, len(ray))))]))
-        rough = _crossings(probe, rays, distance * np.ones(len(rays)), 20 * spread, 1e-7)
-        if rough is None:
+        slack = min(20 * spread, 0.9) * distance * np.ones(len(rays))
+        low, high = distance - slack, distance + slack
+        if not probe.at(rays, low).all() or probe.at(rays, high).any():
             continue
-        points = np.vstack([distance * ray, rays[:-1] * rough[:-1, None]])
-        normal, offset = _plane(points)
-        error = abs(float(normal @ rays[-1] * rough[-1]) - offset) / offset
-        if error < 1e-4 * spread:
+        normal, offset = ray, distance
+        # Rays that leave through another face are noticed before they are followed to the end.
+        for tolerance, allowed in ((2e-3 * spread, 2e-2 * spread), (1e-7, 1e-4 * spread)):
+            low, high = probe.bisect(rays, low, high, tolerance)
+            crossings = (low + high) / 2
+            normal, offset = _plane(np.vstack([distance * ray, rays[:-1] * crossings[:-1, None]]))
+            if not abs(float(normal @ rays[-1] * crossings[-1]) - offset) < allowed * offset:
+                break
+        else:
             return _spread_out(probe, ray, normal, offset, rng)
     return None
 
@@ -166,48 +174,36 @@ def _spread_out(probe: _Probe, ray, normal, offset, rng) -> tuple[np.ndarray, fl
     d = len(ray)
     base = ray * (offset / float(ray @ normal))
     sides = _unit(_tangent(rng.standard_normal((d - 1 + SPARE, d)), normal))
+    sides = np.vstack([np.zeros(d), sides])
     sizes = np.full(len(sides), float(np.linalg.norm(base)))
-    slack, settled = 1e-4, np.zeros(len(sides), dtype=bool)
+    settled = np.zeros(len(sides), dtype=bool)
     targets = base + sizes[:, None] * sides
     for _ in range(8):
         targets = base + sizes[:, None] * sides
         lengths = np.linalg.norm(targets, axis=1)
         open_ = np.flatnonzero(~settled)
         rays = targets[open_] / lengths[open_, None]
-        good = probe.at(rays, lengths[open_] * (1 - slack))
-        good[good] = ~probe.at(rays[good], lengths[open_][good] * (1 + slack))
+        good = probe.at(rays, lengths[open_] * (1 - SLACK))
+        good[good] = ~probe.at(rays[good], lengths[open_][good] * (1 + SLACK))
         settled[open_[good]] = True
         if settled.all():
             break
         sizes[~settled] /= 2.5
-    if settled.sum() < d:
+    if not settled[0] or settled.sum() <= d:
         return None
-    targets = np.vstack([base, targets[settled]])
-    lengths = np.linalg.norm(targets, axis=1)
-    rays = targets / lengths[:, None]
-    found = _crossings(probe, rays, lengths, slack, 1e-16)
-    if found is None:
-        return None
-    points = rays * found[:, None]
-    fitted = min(d, len(points))
-    if np.linalg.cond(points[:fitted]) > 1e8:
-        return None
-    rough_normal, rough_offset = _plane(points[:fitted])
-    errors = np.abs(points @ rough_normal - rough_offset) / rough_offset
-    if np.max(errors) > FLAT:
-        return None
+    lengths = np.linalg.norm(targets[settled], axis=1)
+    rays = targets[settled] / lengths[:, None]
+    low, high, points = lengths * (1 - SLACK), lengths * (1 + SLACK), targets[settled]
+    for tolerance in (1e-3 * FLAT, 1e-16):
+        low, high = probe.bisect(rays, low, high, tolerance)
+        points = rays * ((low + high) / 2)[:, None]
+        if np.linalg.cond(points[:d]) > 1e8:
+            return None
+        rough_normal, rough_offset = _plane(points[:d])
+        if np.max(np.abs(points @ rough_normal - rough_offset)) > FLAT * rough_offset:
+            return None
     normal, offset = _plane(points)
     return normal, offset, float(np.max(np.abs(points @ normal - offset)) / offset)
-
-
-def _crossings(probe: _Probe, rays, distances, slack: float, tolerance: float) -> np.ndarray | None:
-    """Distances at which the rays cross, near those given; None if some does not cross within ``slack``."""
-    slack = min(slack, 0.9)
-    low, high = distances * (1 - slack), distances * (1 + slack)
-    if not probe.at(rays, low).all() or probe.at(rays, high).any():
-        return None
-    low, high = probe.bisect(rays, low, high, tolerance)
-    return (low + high) / 2
 
 
 def _plane(points: np.ndarray) -> tuple[np.ndarray, float]:
