@@ -4,7 +4,7 @@ The region is an intersection of halfspaces with a known inner point (the comple
 from that point leaves the region once, through one face; bisection finds the crossing to rounding. Crossings of a few
 rays close together give the plane of the face roughly; then rays spread as far over the face as it reaches give it to
 rounding, each bisected inside the short bracket the rough plane predicts. Planes are checked on crossings that did not
-determine them, so a curved boundary is noticed. A face costs about ``60 d`` questions.
+determine them, so a curved boundary is noticed. A face costs ``80 d`` to ``110 d`` questions.
 
 New faces are looked for on random rays, on rays that avoid the faces known so far, and at random points: two questions
 tell whether a known face explains a ray.
@@ -153,14 +153,14 @@ def _plane_at(
     for spread in (0.05, 0.01, 0.002):
         rays = _unit(ray + spread * np.vstack([tangents, _unit(rng.standard_normal((1, len(ray))))]))
         slack = min(20 * spread, 0.9) * distance * np.ones(len(rays))
-        low, high = distance - slack, distance + slack
-        if not probe.at(rays, low).all() or probe.at(rays, high).any():
+        near, far = distance - slack, distance + slack
+        if not probe.at(rays, near).all() or probe.at(rays, far).any():
             continue
         normal, offset = ray, distance
         # Rays that leave through another face are noticed before they are followed to the end.
         for tolerance, allowed in ((2e-3 * spread, 2e-2 * spread), (1e-7, 1e-4 * spread)):
-            low, high = probe.bisect(rays, low, high, tolerance)
-            crossings = (low + high) / 2
+            near, far = probe.bisect(rays, near, far, tolerance)
+            crossings = (near + far) / 2
             normal, offset = _plane(np.vstack([distance * ray, rays[:-1] * crossings[:-1, None]]))
             if not abs(float(normal @ rays[-1] * crossings[-1]) - offset) < allowed * offset:
                 break
