@@ -15,7 +15,8 @@ from unweave.network import Network
 
 MAX_UNKNOWNS = 600
 """Parameters up to which the Jacobian is factorised."""
-MAX_ITERATIONS = 200
+MAX_ITERATIONS, FEW_ITERATIONS = 200, 30
+"""Of conjugate gradients, without and with the coupling between units."""
 MAX_COUPLED = 6000
 """Parameters up to which the coupling between units is factorised ..."""
 CHUNK = 4096
@@ -32,7 +33,7 @@ def refine_network(
     misses = np.max(np.abs(network(x) - answers), axis=1)
     near = np.flatnonzero(misses <= 1e-5 * (scale + np.max(np.abs(answers), axis=1)))
     num_unknowns = network.num_parameters
-    limit = max(4 * num_unknowns, 1500)
+    limit = max(3 * num_unknowns, 1500)
     if len(near) < num_unknowns + 10:
         return network
     if len(near) > limit:
@@ -76,7 +77,8 @@ def _solve_by_products(network: Network, x, weights, residual, whiten: _Whitenin
         rows, parts = r.reshape(residual.shape), zip(backs, extended, strict=True)
         return whiten.adjoint([np.einsum("nku,nk->nu", back, rows).T @ features for back, features in parts])
 
-    return _flat(whiten.apply(_conjugate_gradients(apply, adjoint, residual.ravel())))
+    most = FEW_ITERATIONS if whiten.coupled else MAX_ITERATIONS
+    return _flat(whiten.apply(_conjugate_gradients(apply, adjoint, residual.ravel(), most)))
 
 
 class _Whitening:
@@ -99,6 +101,10 @@ class _Whitening:
         self._coupling = None
         if network.num_parameters <= MAX_COUPLED:
             self._coupling = self._couple(extended, backs)
+
+    @property
+    def coupled(self) -> bool:
+        return self._coupling is not None
 
     def apply(self, v: np.ndarray) -> list[np.ndarray]:
         """The steps of all rows with their biases, layer by layer, from whitened variables."""
@@ -150,13 +156,13 @@ def _flat(blocks: list[np.ndarray]) -> np.ndarray:
     return np.concatenate([block.ravel() for block in blocks])
 
 
-def _conjugate_gradients(apply, adjoint, right: np.ndarray) -> np.ndarray:
+def _conjugate_gradients(apply, adjoint, right: np.ndarray, max_iterations: int) -> np.ndarray:
     """The shortest least-squares solution by conjugate gradients on the normal equations (CGLS)."""
     rest = right.copy()
     gradient = adjoint(rest)
     solution, direction = np.zeros_like(gradient), gradient
     first = size = float(gradient @ gradient)
-    for _ in range(MAX_ITERATIONS):
+    for _ in range(max_iterations):
         if size <= 1e-24 * first:
             break
         image = apply(direction)
