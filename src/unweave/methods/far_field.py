@@ -208,6 +208,7 @@ class _Run:
                     self._steps(radii[pending], deep) / 2.0**attempt,
                     radii[pending],
                     neighbour_gaps(crossings)[pending] / 2,
+                    exact=not deep,
                 )
                 done.update(self._single_units(dict(zip(pending, readings, strict=True)), basis, deep))
             pending = [i for i in range(len(crossings)) if i not in done]

@@ -17,7 +17,7 @@ from unweave import activations as act
 from unweave.probes.far_circle import Ask, Circle, Crossing, find_crossings, relocate
 
 NUM_TRIAL_STEPS = 4
-TOO_LONG = 1.5
+LONG_TRIAL, LONG = 1.5, 3.0
 """Steps that move the argument by more than this multiple of what was wanted are shortened."""
 
 
@@ -67,24 +67,26 @@ def read_crossings(
     steps: np.ndarray,
     radii: np.ndarray,
     reaches: np.ndarray,
+    *,
+    exact: bool,
 ) -> list[Reading | None]:
     """Ask around every crossing at its radius; None where the transition is not found there.
 
-    ``steps`` are in units of the unit's argument (root mean square).
+    ``steps`` are in units of the unit's argument (root mean square); ``exact``: rows are read through the inverse
+    activation, which does not mind long steps.
 
     A row may be much longer than the plane of the circle shows; where the steps turn out too long they are
     shortened, at most three times.
     """
     crossings = relocate(ask, circle, crossings, radii, reaches, activation)
     kept = np.array([c.width > 0 for c in crossings], dtype=bool)
-    found = _read(
-        ask, circle, [c for c in crossings if c.width > 0], activation, basis, steps[kept], radii[kept]
-    )
+    single = [c for c in crossings if c.width > 0]
+    found = _read(ask, circle, single, activation, basis, steps[kept], radii[kept], exact)
     remaining = iter(found)
     return [next(remaining) if keep else None for keep in kept]
 
 
-def _read(ask, circle, crossings, activation, basis, steps, radii) -> list[Reading]:
+def _read(ask, circle, crossings, activation, basis, steps, radii, exact) -> list[Reading]:
     if not crossings:
         return []
     angles = np.array([c.angle for c in crossings])
@@ -107,17 +109,19 @@ def _read(ask, circle, crossings, activation, basis, steps, radii) -> list[Readi
         return np.linalg.norm(answers - at_base[units, None], axis=2) / slopes[units, None]
 
     everyone = np.arange(len(bases))
-    for directions in (basis[:, :NUM_TRIAL_STEPS], basis):  # a few steps show how long they should be
+    # under an unknown top the error of a row grows with its steps: a few of them show how long they should be
+    rounds = [(basis, 8.0)] if exact else [(basis[:, :NUM_TRIAL_STEPS], LONG_TRIAL), (basis, LONG)]
+    for directions, longest in rounds:
         pending = everyone
         for _ in range(4):
             moved = step(pending, directions)
             excess = np.sqrt(np.mean(moved**2, axis=1)) / steps[pending]
-            hidden = np.max(moved, axis=1) > 0.6 * activation.scale
-            long = (excess > TOO_LONG) | hidden
+            flat = np.max(moved, axis=1) > 0.63 * activation.scale
+            long = (excess > longest) | flat
             pending = pending[long]
             if not len(pending):
                 break
-            lengths[pending] /= np.clip(excess[long], TOO_LONG, 64)
+            lengths[pending] /= np.clip(excess[long], longest, 64)
     return [
         Reading(*row)
         for row in zip(crossings, bases, lengths, profiles, at_base, at_steps, at_profile, strict=True)
