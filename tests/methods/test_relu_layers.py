@@ -10,10 +10,14 @@ from truth import random_network
 from unweave.certificate_relu import piecewise_linear_checks
 from unweave.methods.base import Problem
 from unweave.methods.relu_layers import ReluLayers
+from unweave.methods.relu_open_weights import complete_from_answers
+from unweave.methods.relu_preactivation import PreActivation
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
 from unweave.oracles.resolve import resolve
+from unweave.probes.inquiry import open_inquiry
+from unweave.probes.planes import Planes
 
 EXACT = Precision(1e-16, 1.0, "float64")
 
@@ -104,3 +108,52 @@ def test_the_checks_see_a_missing_unit():
         network.activations,
     )
     assert piecewise_linear_checks(short, Meter(resolve(network)), rng)["num_unexplained_kinks"] > 0
+
+
+@pytest.mark.parametrize(("bias", "weight"), [(2.0, 0.7), (-0.4, -40.0)], ids=["on", "off"])
+def test_a_weight_no_crossing_shows_comes_from_the_answers(bias, weight):
+    network = random_network((8, 5, 3, 1), "relu", 11)
+    second, biases = network.weights[1].copy(), network.biases[1].copy()
+    second[0, 2], biases[0] = weight, bias
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    truth = Network(
+        [network.weights[0] / lengths[:, None], second, network.weights[2]],
+        [network.biases[0] / lengths, biases, network.biases[2]],
+        network.activations,
+    )
+    meter = Meter(resolve(truth))
+    rng = np.random.default_rng(0)
+    meter.ask(3 * rng.standard_normal((3000, 8)))
+    inquiry = open_inquiry(meter, EXACT, rng)
+    rows, offsets = truth.weights[0], truth.biases[0]
+    none = np.zeros(5)
+    planes = Planes(rows, offsets, np.zeros((5, 1)), none, -offsets[:, None] * rows)
+    units = []
+    for i in range(3):
+        size = abs(truth.weights[2][0, i])
+        x = 3 * rng.standard_normal((20000, 8))
+        h = np.maximum(x @ rows.T + offsets, 0.0)
+        x = x[h[:, 2] == 0]
+        z = np.maximum(x @ rows.T + offsets, 0.0) @ second[i] + biases[i]
+        low, high = x[np.argmin(z)], x[np.argmax(z)]
+        for _ in range(200):
+            middle = (low + high) / 2
+            value = np.maximum(rows @ middle + offsets, 0.0) @ second[i] + biases[i]
+            low, high = (middle, high) if value < 0 else (low, middle)
+        heights = rows @ high + offsets
+        gradient = size * (second[i] * (heights > 0)) @ rows
+        known = np.ones(5, dtype=bool)
+        known[2] = i != 0
+        output = np.sign(truth.weights[2][:, i])
+        units.append(
+            PreActivation(high, gradient, np.sign(heights), size * second[i] * known, known, output, 0.0)
+        )
+    assert units[0].sides[2] < 0
+    assert complete_from_answers(inquiry, planes, units, np.ones(5))
+    assert units[0].known.all()
+    if weight > 0:
+        size = abs(truth.weights[2][0, 0])
+        np.testing.assert_allclose(units[0].weights[2], size * weight, rtol=1e-7)
+        assert not units[0].assumed
+    else:
+        assert units[0].assumed == {2}

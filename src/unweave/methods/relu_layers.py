@@ -20,6 +20,7 @@ from unweave.methods.relu_audit import audit, known_breaks
 from unweave.methods.relu_crossings import measure_crossings
 from unweave.methods.relu_first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu_open import describe_planes
+from unweave.methods.relu_open_weights import complete_from_answers
 from unweave.methods.relu_preactivation import (
     PreActivation,
     absorb,
@@ -83,6 +84,7 @@ class ReluLayers:
         for _ in range(self.max_rounds):
             if time.monotonic() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
                 break
+            complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
                 stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)

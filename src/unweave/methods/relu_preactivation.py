@@ -8,7 +8,7 @@ Neither the orientation of the first layer's units nor that of z itself is neede
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,6 +27,8 @@ class PreActivation:
     output: np.ndarray
     """Direction of its output weights, of length one."""
     error: float
+    assumed: set[int] = field(default_factory=set)
+    """First-layer units whose weight is known only to switch this one off."""
 
     def values(self, planes: Planes, x: np.ndarray) -> np.ndarray:
         heights = x @ planes.normals.T + planes.offsets

@@ -121,7 +121,7 @@ def fit_stack(
     open_weights = tuple(
         f"layer 2, unit {i}: weight of first-layer unit {j}"
         for i, u in enumerate(units)
-        for j in np.flatnonzero(~u.known)
+        for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
     )
     network = refine_network(network, *everything)
     num_rest = len(network.weights[1]) - len(units)
