@@ -143,17 +143,17 @@ def run_adam(sizes, seed: int, num_queries: int, num_steps: int) -> dict:
 def run_toolbox(sizes, seed: int) -> dict:
     """adversarial-robustness-toolbox's functionally equivalent extraction, given the width."""
     from art.attacks.extraction import FunctionallyEquivalentExtraction
-    from art.estimators.classification import BlackBoxClassifier
+    from art.estimators.classification import BlackBoxClassifierNeuralNetwork
 
     network, count = random_network(sizes, seed), [0]
 
     def answer(x):
         count[0] += len(x)
         value = network(np.asarray(x, dtype=np.float64).reshape(len(x), -1))
-        return np.hstack([value, np.zeros_like(value)]) if value.shape[1] == 1 else value
+        return np.hstack([value, -value]) if value.shape[1] == 1 else value
 
     began = time.process_time()
-    classifier = BlackBoxClassifier(answer, input_shape=(sizes[0],), nb_classes=2, clip_values=None)
+    classifier = BlackBoxClassifierNeuralNetwork(answer, (sizes[0],), 2, clip_values=None)
     attack = FunctionallyEquivalentExtraction(classifier=classifier, num_neurons=sizes[1])
     stolen = attack.extract(np.random.default_rng(seed).standard_normal((100, sizes[0])), delta_0=0.05)
     seconds = time.process_time() - began
