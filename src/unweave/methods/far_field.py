@@ -54,7 +54,7 @@ EXACT = 3e-10
 
 
 class FarField:
-    """See the module's docstring. ``time_limit`` bounds the fits of the second layer, in seconds."""
+    """See the module's docstring. ``time_limit`` bounds the fits of the second layer, in seconds a circle."""
 
     name = "far-field"
 
@@ -72,7 +72,7 @@ class FarField:
             )
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
-            deadline = time.monotonic() + self.time_limit / MAX_CIRCLES
+            deadline = time.monotonic() + self.time_limit
             run = _Run(meter, problem, attempt, reach, deadline, scales)
             finding = run.recover()
             if finding.network is not None or run.hopeless:
