@@ -58,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(str(error), 2, debug)
     except KeyboardInterrupt as stop:
         return _fail(str(stop) or "interrupted; nothing more was written", 130, debug)
+    except BrokenPipeError:  # whoever read the output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except Exception as error:
         hint = "" if debug else "; --debug shows where"
         return _fail(f"unexpected {type(error).__name__}: {error}{hint}", 70, debug)
