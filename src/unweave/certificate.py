@@ -21,6 +21,7 @@ import numpy as np
 
 from unweave.certificate_relu import PLANE_ERROR, first_layer_checks, piecewise_linear_checks
 from unweave.certificate_step import boundary_checks
+from unweave.errors import BudgetSpent
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.oracles.precision import Precision
@@ -133,7 +134,10 @@ def _certify_first_layer(
     network: Network, meter: Meter, precision: Precision, rng: np.random.Generator
 ) -> Certificate:
     """Without the rest of the network answers cannot be compared; the places of kinks on fresh lines can."""
-    errors, confirmed = first_layer_checks(network, meter, rng, precision)
+    try:
+        errors, confirmed = first_layer_checks(network, meter, rng, precision)
+    except BudgetSpent:
+        return Certificate(0.0, 0.0, 0, PLANE_ERROR, 1.0)
     return Certificate(
         max_relative_error=float(np.max(errors, initial=0.0)),
         rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,

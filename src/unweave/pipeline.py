@@ -275,7 +275,7 @@ def judge(finding: Finding, certificate: Certificate) -> tuple[Outcome, str]:
         return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), f"{finding.reason} {reason}".strip()
     if not certificate.complete:
         reason = f"the budget left only {certificate.num_points} fresh queries for the certificate; raise the budget"
-        return Outcome.PARTLY, reason
+        return Outcome.PARTLY, f"{finding.reason}; {reason}" if finding.reason else reason
     if finding.undetermined or certificate.undetermined:
         count = len(finding.undetermined) + len(certificate.undetermined)
         reason = f"the function is recovered, but {count} of its parts are not determined by the answers"

@@ -96,6 +96,17 @@ def test_of_a_deeper_network_the_first_layer_is_found_and_no_more_claimed(sizes)
     assert found.certificate.checks["num_planes_unconfirmed"] == 0
 
 
+@pytest.mark.parametrize("budget", [5000, 8000])
+def test_a_spent_budget_does_not_lose_the_first_layer(budget):
+    network = random_network((14, 9, 7, 6, 2), "relu", 4)
+    found = unweave.identify(network, seed=1, budget=budget)
+    assert found.ledger.total <= budget
+    assert found.network is not None, found.reason
+    assert found.network.is_open
+    assert found.outcome == "partly identified"
+    assert "budget" in found.reason
+
+
 def test_the_checks_see_a_missing_unit():
     network = random_network((10, 12, 1), "relu", 5)
     rng = np.random.default_rng(0)

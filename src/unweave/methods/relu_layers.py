@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.errors import BudgetSpent
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu_audit import audit, known_breaks
 from unweave.methods.relu_crossings import measure_crossings
@@ -56,15 +57,23 @@ class ReluLayers:
         deadline = time.monotonic() + self.max_seconds
         finding = Finding(None, reason=UNTRACED)
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
-            rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
-            with meter.stage("lines"):
-                inquiry = open_inquiry(meter, problem.precision, rng)
-            first = find_first_layer(inquiry, rng, num_lines=num_lines)
-            if not len(first.planes) or not len(first.deeper):
-                continue
-            with meter.stage("first layer"):
-                first = sharpen_first_layer(inquiry, first, rng)
-            finding = self._attempt(inquiry, first, rng, deadline)
+            first = None
+            try:
+                rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
+                with meter.stage("lines"):
+                    inquiry = open_inquiry(meter, problem.precision, rng)
+                first = find_first_layer(inquiry, rng, num_lines=num_lines)
+                if not len(first.planes) or not len(first.deeper):
+                    continue
+                with meter.stage("first layer"):
+                    first = sharpen_first_layer(inquiry, first, rng)
+                finding = self._attempt(inquiry, first, rng, deadline)
+            except BudgetSpent as spent:  # a first layer that is known stays so
+                if first is not None:
+                    return describe_planes(inquiry, first, str(spent), rng)
+                if finding.network is None:
+                    raise
+                return finding
             if finding.network is not None:
                 return finding
             finding = describe_planes(inquiry, first, finding.reason, rng)

@@ -16,7 +16,6 @@ from unweave.network import UNKNOWN, Network
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.planes import Planes
 
-NUM_BASES = 3
 MAX_CONDITION = 1e4
 STILL = 1e-5
 """On the inactive side the answers change by less than this share of what they do on the other, or typically do."""
@@ -46,19 +45,20 @@ def find_sides(inquiry: Inquiry, planes: Planes, rng: np.random.Generator) -> np
         return sides
     alone = np.linalg.pinv(planes.normals)
     scale = 1 + float(np.median(np.abs(planes.offsets)))
-    for _ in range(NUM_BASES):
-        base = scale * rng.standard_normal(inquiry.input_size)
+    for shrink in (1.0, 0.5, 0.2):  # in a small domain only short moves stay inside
+        reach = shrink * scale
+        base = reach * rng.standard_normal(inquiry.input_size)
         heights = planes.normals @ base + planes.offsets
-        goals = scale * np.array([-2.0, -1.0, 1.0, 2.0])
+        goals = reach * np.array([-2.0, -1.0, 1.0, 2.0])
         x = base + (goals[None, :, None] - heights[:, None, None]) * alone.T[:, None, :]
-        x = x.reshape(-1, inquiry.input_size)
-        x = x[: int(min(len(x), inquiry.meter.ledger.left))]
-        if len(x) < 4 * len(planes) or not inquiry.meter.domain.contains(x).all():
+        inside = inquiry.meter.domain.contains(x.reshape(-1, inquiry.input_size)).reshape(len(planes), 4)
+        units = np.flatnonzero((sides == 0) & inside.all(axis=1))
+        if not len(units) or 4 * len(units) > inquiry.meter.ledger.left:
             continue
         with inquiry.meter.stage("first layer"):
-            answers = inquiry.meter.ask(x).reshape(len(planes), 4, -1)
+            answers = inquiry.meter.ask(x[units].reshape(-1, inquiry.input_size)).reshape(len(units), 4, -1)
         changes = np.max(np.abs(answers[:, [0, 2]] - answers[:, [1, 3]]), axis=2)
-        still = changes < STILL * np.maximum(changes[:, ::-1], inquiry.slope * scale)
-        told = (sides == 0) & (still[:, 0] != still[:, 1])
-        sides[told] = np.where(still[told, 0], 1.0, -1.0)
+        still = changes < STILL * np.maximum(changes[:, ::-1], inquiry.slope * reach)
+        told = still[:, 0] != still[:, 1]
+        sides[units[told]] = np.where(still[told, 0], 1.0, -1.0)
     return sides
