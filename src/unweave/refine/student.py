@@ -166,6 +166,7 @@ def narrow_down(
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
+    wide = layout
     layout, fit = prune(
         layout,
         start,
@@ -177,12 +178,26 @@ def narrow_down(
         affordable=affordable,
         deadline=deadline,
     )
-    if fit.rms > accept and floor == 0:
+    if fit.rms <= accept or floor > 0:
+        return layout, fit
+
+    def converge(layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
         layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
-        if fit.rms <= accept:
-            layout, fit = prune(
-                layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
-            )
+        if fit.rms > accept:
+            return layout, fit
+        return prune(
+            layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+        )
+
+    num_removed = sum(wide.hidden) - sum(layout.hidden)
+    layout, fit = converge(layout, fit)
+    if fit.rms > accept and num_removed > 1 and time.monotonic() < deadline:
+        # units of little effect may have gone with the surplus ones: begin again with half as many removals
+        plan = plan_removals(wide, start, u, v, stop=affordable, deadline=deadline)[: num_removed // 2]
+        narrow, indices = wide.without(units_kept(wide, plan))
+        again = replace(start, parameters=plan[-1].parameters[indices]) if plan else start
+        second = converge(narrow, again)
+        layout, fit = min((layout, fit), second, key=lambda found: found[1].rms)
     return layout, fit
 
 

@@ -2,7 +2,9 @@
 
 Near a fit the loss is quadratic with matrix ``H = J'J``. Removing a unit sets the weights S it feeds to zero;
 with the best compensation by all other parameters this costs ``theta_S' (H^-1_SS)^-1 theta_S`` (Hassibi and
-Stork 1993). After a removal the inverse is conditioned on the removed parameters, which stay in it as an
+Stork 1993). The inverse is taken of H with a small ridge; what the ridge itself adds, its size times the squared
+length of the compensation, is taken off again, or a unit that costs nothing would seem to cost as much as one
+that does little. After a removal the inverse is conditioned on the removed parameters, which stay in it as an
 identity block, so shapes do not change and one inverse serves a whole batch. Small layouts are operated on
 the host with LAPACK, large ones on the accelerator, padded like its fits so that few shapes are compiled.
 """
@@ -52,15 +54,11 @@ class HostSurgeon:
         equations = expand_normally(layout, theta, x, y)
         self.loss = equations.loss
         self._layout, self._theta = layout, np.array(theta)
-        self._inverse = _ridge_inverse(equations.matrix)
+        self._inverse, self._ridge = _ridge_inverse(equations.matrix)
         self._outgoing = outgoing_of(layout)
 
     def costs(self) -> list[np.ndarray]:
-        found = []
-        for groups in self._outgoing:
-            values = self._theta[groups]
-            blocks = self._inverse[groups[:, :, None], groups[:, None, :]]
-            found.append(np.sum(values * np.linalg.solve(blocks, values[:, :, None])[:, :, 0], axis=1))
+        found = price(self._inverse, self._theta, self._outgoing, self._ridge, np)
         return [_clean(c) for c in found]
 
     def remove(self, layer: int, unit: int) -> np.ndarray:
@@ -92,7 +90,7 @@ class AcceleratedSurgeon:
         with jax.enable_x64(True):
             invert, *_ = _compiled()
             for ridge in RIDGES:
-                self._inverse, is_positive = invert(here.matrix, self._problem.mask, ridge)
+                self._inverse, is_positive, self._ridge = invert(here.matrix, self._problem.mask, ridge)
                 if bool(is_positive):
                     break
 
@@ -100,8 +98,8 @@ class AcceleratedSurgeon:
         import jax
 
         with jax.enable_x64(True):
-            _, price, _ = _compiled()
-            found = price(self._inverse, self._theta, self._outgoing)
+            _, accelerated_price, _ = _compiled()
+            found = accelerated_price(self._inverse, self._theta, self._outgoing, self._ridge)
             return [_clean(np.array(c)[:m]) for c, m in zip(found, self._widths, strict=True)]
 
     def remove(self, layer: int, unit: int) -> np.ndarray:
@@ -122,18 +120,38 @@ def outgoing_of(layout: Layout) -> list[np.ndarray]:
     ]
 
 
+def price(inverse: Any, theta: Any, outgoing: list[np.ndarray], ridge: Any, xp: Any) -> list[Any]:
+    """What removing each unit adds to the loss, a hidden layer each, less what is the ridge's."""
+    found = []
+    for groups in outgoing:
+        values = theta[groups]
+        blocks = inverse[groups[:, :, None], groups[:, None, :]]
+        pulls = xp.linalg.solve(blocks, values[:, :, None])[:, :, 0]
+        spread = xp.zeros((len(theta), len(groups)))
+        columns = np.broadcast_to(np.arange(len(groups))[:, None], groups.shape)
+        if xp is np:
+            spread[groups, columns] = pulls
+        else:
+            spread = spread.at[groups, columns].set(pulls)
+        moves = inverse @ spread
+        found.append(xp.sum(values * pulls, axis=1) - ridge * xp.sum(moves**2, axis=0))
+    return found
+
+
 def _clean(costs: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(costs), np.maximum(costs, 0.0), np.inf)
 
 
-def _ridge_inverse(matrix: np.ndarray) -> np.ndarray:
+def _ridge_inverse(matrix: np.ndarray) -> tuple[np.ndarray, float]:
+    """The inverse of the matrix with a ridge, and the ridge."""
     unit = max(float(np.trace(matrix)) / len(matrix), 1e-300)
-    inverse = matrix
-    for ridge in RIDGES:
-        inverse = np.linalg.inv(matrix + ridge * unit * np.eye(len(matrix)))
+    inverse, ridge = matrix, 0.0
+    for share in RIDGES:
+        ridge = share * unit
+        inverse = np.linalg.inv(matrix + ridge * np.eye(len(matrix)))
         if float(np.min(np.diag(inverse))) > 0:
             break
-    return inverse
+    return inverse, ridge
 
 
 @lru_cache(maxsize=1)
@@ -146,20 +164,15 @@ def _compiled():
     from jax.scipy.linalg import cho_factor, cho_solve
 
     @partial(jax.jit, compiler_options=COMPILER)
-    def invert(matrix, mask, ridge) -> tuple[Any, Any]:
-        unit = jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
-        factor = cho_factor(matrix + jnp.diag(jnp.where(mask > 0, ridge * unit, 1.0)), lower=True)
+    def invert(matrix, mask, share) -> tuple[Any, Any, Any]:
+        ridge = share * jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
+        factor = cho_factor(matrix + jnp.diag(jnp.where(mask > 0, ridge, 1.0)), lower=True)
         inverse = cho_solve(factor, jnp.eye(len(matrix)))
-        return inverse, jnp.min(jnp.diag(inverse)) > 0
+        return inverse, jnp.min(jnp.diag(inverse)) > 0, ridge
 
     @partial(jax.jit, compiler_options=COMPILER)
-    def price(inverse, theta, outgoing):
-        found = []
-        for groups in outgoing:
-            values = theta[groups]
-            blocks = inverse[groups[:, :, None], groups[:, None, :]]
-            found.append(jnp.sum(values * jnp.linalg.solve(blocks, values[:, :, None])[:, :, 0], axis=1))
-        return found
+    def accelerated_price(inverse, theta, outgoing, ridge):
+        return price(inverse, theta, outgoing, ridge, jnp)
 
     @partial(jax.jit, donate_argnums=0, compiler_options=COMPILER)
     def condition(inverse, theta, out, own):
@@ -170,4 +183,4 @@ def _compiled():
         inverse = inverse.at[fixed].set(0.0).at[:, fixed].set(0.0).at[fixed, fixed].set(1.0)
         return inverse, theta.at[fixed].set(0.0)
 
-    return invert, price, condition
+    return invert, accelerated_price, condition
