@@ -87,6 +87,7 @@ BY_METHOD = {
     "far-field": ("fornasier2019", "transtrum2012"),
     "general-relu": ("awasthi2021",),
     "halfspaces": ("goel2019",),
+    "hessian-pencil": ("fornasier2019",),
     "hessian-span": ("fornasier2019",),
     "high-threshold": ("goel2019",),
     "in-domain": ("transtrum2012",),

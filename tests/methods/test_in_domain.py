@@ -123,3 +123,16 @@ def test_an_engine_changes_where_students_run_and_nothing_else():
     assert alone.identified
     assert alone.ledger.total == together.ledger.total
     assert np.array_equal(alone.network.flat(), together.network.flat())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "domain"),
+    [((36, 6, 3, 1), "tanh", Box(-2.0, 2.0)), ((40, 5, 2), "silu", Ball(10.0))],
+)
+def test_of_many_inputs_and_few_units_only_the_active_directions_are_searched(sizes, activation, domain):
+    network = random_network(sizes, activation, 2)
+    found = identify(network, method="in-domain", domain=domain, activation=activation, seed=1)
+    assert found.identified, found.reason
+    assert compare(network, found.network).max_relative_error < 1e-8
+    assert found.ledger.by_stage["active subspace"] > 0
+    assert found.ledger.total < 12 * network.num_parameters

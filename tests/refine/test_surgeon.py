@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from truth import random_network
+from unweave.network import Network
 from unweave.refine.layout import Layout
 from unweave.refine.surgeon import AcceleratedSurgeon, HostSurgeon
 
@@ -39,3 +40,18 @@ def test_the_cost_is_that_of_the_best_compensation_in_the_linear_model():
         best = np.linalg.lstsq(jacobian[:, others], -shift, rcond=None)[0]
         left = shift + jacobian[:, others] @ best
         assert surgeon.costs()[0][unit] == pytest.approx(left @ left, rel=1e-4)
+
+
+def test_a_unit_that_does_nothing_costs_less_than_one_that_does_little():
+    network = random_network((4, 7, 1), "tanh", 63)
+    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    weights[0][5] = 0.0  # constant: the bias of the next layer stands in for it
+    biases[0][5] = 1.0
+    weights[1][0, 2] = 1e-5
+    layout, theta = Layout.of(network), Network(weights, biases, network.activations).flat()
+    x = np.random.default_rng(63).standard_normal((400, 4))
+    y = layout.forward(theta, x)
+    for surgeon in (HostSurgeon(layout, theta, x, y), AcceleratedSurgeon(layout, theta, x, y)):
+        costs = surgeon.costs()[0]
+        assert int(np.argmin(costs)) == 5
+        assert costs[5] < 0.01 * costs[2]

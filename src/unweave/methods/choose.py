@@ -19,6 +19,7 @@ from unweave.probes.growth import Growth
 METHODS = {
     "far-field": ("far_field", "FarField"),
     "halfspaces": ("high_threshold_decisions", "Decisions"),
+    "hessian-pencil": ("hessian_pencil", "HessianPencil"),
     "hessian-span": ("hessian_span", "HessianSpan"),
     "in-domain": ("in_domain", "InDomain"),
     "relu-lines": ("relu_lines", "ReluLines"),
@@ -29,6 +30,8 @@ METHODS = {
 
 MANY_INPUTS = 500
 """From this many inputs on a single unit is looked for first."""
+MANY_PAIRS = 30
+"""From this many inputs on two Hessians are asked for before an over-wide student, whose steps get slow."""
 SATURATING = ("tanh", "sigmoid", "erf")
 PIECEWISE_LINEAR = ("relu", "leaky_relu")
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
@@ -100,7 +103,11 @@ def _choose_layers(activation: str, traits: Traits) -> list[Choice]:
     elif activation == "auto" and traits.growth is Growth.LINEAR:
         candidates = RELU_LIKE
     why = str(traits.growth) if traits.exact else f"{traits.growth}; they are not exact to float64 rounding"
-    chosen.append(_choice("in-domain", candidates, f"{why}; far field did not settle it" if chosen else why))
+    why = f"{why}; far field did not settle it" if chosen else why
+    if traits.exact and traits.input_size >= MANY_PAIRS:
+        hint = "units up to as many as inputs would show in two Hessians"
+        chosen.append(_choice("hessian-pencil", candidates, f"{why}; {hint}"))
+    chosen.append(_choice("in-domain", candidates, why))
     return chosen
 
 

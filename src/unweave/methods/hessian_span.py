@@ -25,17 +25,16 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from unweave import activations as act
 from unweave.algebra.a_posteriori import check_components
-from unweave.algebra.active_subspace import estimate_active_subspace
 from unweave.algebra.matrix_span import MatrixSpan, common_span, estimate_span
 from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.methods.base import Finding, Problem
+from unweave.methods.hessian_probe import HessianProbe
 from unweave.methods.hessian_span_layers import (
     Deparametrised,
     SecondLayer,
@@ -47,20 +46,10 @@ from unweave.methods.hessian_span_shallow import ShallowFit, curvature_coefficie
 from unweave.methods.hessian_span_stated import StatedOptions, recover_as_stated
 from unweave.network import Network
 from unweave.oracles.meter import Meter
-from unweave.probes.derivatives import (
-    Differences,
-    Scheme,
-    estimate_gradients,
-    estimate_hessians,
-    estimate_length,
-)
+from unweave.probes.derivatives import Scheme
 from unweave.refine.levenberg_marquardt import Fit, Settings, fit_network
 from unweave.refine.polish import polish
 
-EXACT_GAP = 300.0
-"""A spectrum that ends, rather than decays, falls by more than this from one value to the next."""
-BENDS = 2.5
-"""A unit of slope one bends over about 1/2.5 of its argument."""
 MOST_INPUTS = 64
 """Hessians in more directions than this are not asked for: each costs the square of it."""
 
@@ -106,26 +95,21 @@ class HessianSpan:
             return Finding(None, "the answers are too noisy for second differences; use method='in-domain'")
         if self.options.as_stated:
             return recover_as_stated(meter, problem, smooth[0], self.options.stated)
-        return _Run(meter, problem, smooth, self.options).recover()
+        return _Run(meter, problem, smooth, options=self.options).recover()
 
 
 @dataclass
-class _Run:
-    meter: Meter
-    problem: Problem
-    activations: tuple[str, ...]
-    options: SpanOptions
-    details: dict[str, Any] = field(default_factory=dict)
+class _Run(HessianProbe):
+    options: SpanOptions = field(default_factory=SpanOptions)
 
     def __post_init__(self):
-        self.rng = self.problem.rng(200)
+        super().__post_init__()
+        self.scheme = self.options.scheme
         self.deadline = time.monotonic() + self.options.time_limit
-        self.exact = self.problem.precision.relative < 1e-12
-        self.size = self.meter.input_size
 
     def recover(self) -> Finding:
-        self._measure_length()
-        basis = self._active_directions()
+        self.measure_length()
+        basis = self.active_directions()
         if basis.shape[1] == 1:
             return self._nothing("the answers vary in one direction only; use method='ridge'")
         if basis.shape[1] > MOST_INPUTS:
@@ -139,66 +123,12 @@ class _Run:
             return self._nothing("the Hessians do not lie in a span of as many squares as units were given")
         return self._two_layers(basis)
 
-    def _keep(self, name: str, spectrum: np.ndarray, rank: int) -> None:
-        """Put a spectrum and the rank read from it into ``details``."""
-        self.details[name] = spectrum
-        self.details["ranks"] = {**self.details.get("ranks", {}), name: rank}
-
-    def _measure_length(self) -> None:
-        points = self._points(10, 1.0)
-        cloud = self._points(32, 1.0)
-        longest = float(np.sqrt(np.mean(np.var(cloud, axis=0)))) * np.sqrt(self.size) / 2
-        with self.meter.stage("length"):
-            self.length = estimate_length(
-                self.meter, self.problem.precision, points, self.rng, longest=longest
-            )
-        self.unit = BENDS * self.length / np.sqrt(self.size)  # spread at which arguments are of order one
-        self.details["length"] = self.length
-
-    def _points(self, count: int, spread: float) -> np.ndarray:
-        """Points of the domain drawn towards its middle; normal with this spread where it has no end."""
-        if np.isinf(self.meter.domain.reach(self.size)):
-            return spread * self.rng.standard_normal((count, self.size))
-        points = self.meter.domain.sample(count, self.size, self.rng)
-        middle = self.meter.domain.sample(256, self.size, np.random.default_rng(0)).mean(axis=0)
-        return middle + 0.9 * (points - middle)
-
-    def _differences(self, num_directions: int) -> Differences:
-        length = self.length * np.sqrt(num_directions / self.size)
-        scheme = self.options.scheme or ("central" if self.exact else "richardson")
-        return Differences.chosen(scheme, self.problem.precision, length)
-
-    def _least_gap(self, floor: float) -> float:
-        """How far a spectrum must fall at its end, given where its floor is."""
-        return float(np.clip(0.03 / floor, 8.0, EXACT_GAP))
-
-    def _active_directions(self) -> np.ndarray:
-        """Algorithm 1 with as few gradients as show the dimension; all coordinates when it would save nothing."""
-        steps = self._differences(self.size)
-        gradients = np.zeros((0, self.size))
-        floor = 10 * steps.error(1, self.problem.precision, self.length)
-        count = 4
-        while self.size >= 6 and 2 * count <= 1.2 * self.size + 2:
-            with self.meter.stage("active subspace"):
-                found = estimate_gradients(self.meter, self._points(count, 2 * self.unit), steps)
-            gradients = np.concatenate([gradients, np.swapaxes(found, 1, 2).reshape(-1, self.size)])
-            subspace = estimate_active_subspace(gradients, floor=floor, least_gap=self._least_gap(floor))
-            self._keep("gradient_spectrum", subspace.spectrum, subspace.dimension)
-            if subspace.dimension < min(len(gradients), self.size) - 1:
-                return subspace.basis
-            count *= 2
-        return np.eye(self.size)
-
-    def _hessians(self, points: np.ndarray, basis: np.ndarray) -> np.ndarray:
-        with self.meter.stage("hessians"):
-            return estimate_hessians(self.meter, points, self._differences(basis.shape[1]), basis)
-
     def _one_layer(self, basis: np.ndarray) -> Finding | None:
         """The shallow network, or None when the Hessians at scattered points have no gap in their spectrum."""
         directions = basis.shape[1]
         widest = directions * (directions + 1) // 2
         hidden = self.problem.hidden
-        floor = 10 * self._differences(directions).error(2, self.problem.precision, self.length)
+        floor = 10 * self.differences(directions).error(2, self.problem.precision, self.length)
         most = min(widest + 2, int(self.options.most_scattered * directions) + 10)
         most = most if hidden is None else hidden[0] + 6
         points, hessians = (
@@ -207,16 +137,16 @@ class _Run:
         )
         count = min(8, most)
         while True:
-            fresh = self._points(count - len(points), self.unit)
+            fresh = self.points(count - len(points), self.unit)
             points = np.concatenate([points, fresh])
-            hessians = np.concatenate([hessians, self._hessians(fresh, basis)])
+            hessians = np.concatenate([hessians, self.hessians(fresh, basis)])
             matrices = hessians.reshape(-1, directions, directions)
-            span = estimate_span(matrices, floor=floor, least_gap=self._least_gap(floor), gram=False)
+            span = estimate_span(matrices, floor=floor, least_gap=self.least_gap(floor), gram=False)
             settled = span.dimension < min(len(matrices), widest) - 1
             if settled or count >= most:
                 break
             count = min(int(1.5 * count) + 1, most)
-        self._keep("hessian_spectrum", span.spectrum, span.dimension)
+        self.keep("hessian_spectrum", span.spectrum, span.dimension)
         # beyond d(d-1)/2 squares (one more for d <= 3) a span contains other rank-one matrices as well
         if span.dimension >= len(matrices) or span.dimension > widest - directions + (directions <= 3):
             return None
@@ -276,7 +206,7 @@ class _Run:
     def _samples(self, network: Network) -> tuple[np.ndarray, np.ndarray]:
         """Fresh answers for a fit of all parameters of such a network."""
         count = self.options.samples_per_parameter * network.num_parameters / self.meter.output_size
-        x = np.concatenate([self._points(int(count) // 2 + 10, s * self.unit) for s in (1.0, 2.0)])
+        x = np.concatenate([self.points(int(count) // 2 + 10, s * self.unit) for s in (1.0, 2.0)])
         with self.meter.stage("reconstruction"):
             return self.meter.snap(x), self.meter.ask(x)
 
@@ -301,11 +231,11 @@ class _Run:
                 finding = self._nothing(f"{reason}; use method='in-domain'")
                 continue
             if near is None:
-                near = self._local_hessians(self._points(1, 0.0)[0], basis, 0.15, 3 * width)[:, 0]
+                near = self._local_hessians(self.points(1, 0.0)[0], basis, 0.15, 3 * width)[:, 0]
             hidden = self.problem.hidden
             num_second = None if hidden is None else hidden[1]
             second = find_second_layer(near, first, self.rng, width=num_second, floor=1e-3)
-            self._keep("second_spectrum", second.spectrum, second.width)
+            self.keep("second_spectrum", second.spectrum, second.width)
             self.details["second_layer"] = second.vectors
             finding = self._reconstruct(first @ basis.T, second)
             if finding.network is not None:
@@ -317,12 +247,12 @@ class _Run:
         width = basis.shape[1]
         hidden = self.problem.hidden
         extra = max(width // 4, 2) if hidden is None else hidden[1]
-        for base in self._points(self.options.num_bases, self.options.radius * self.unit):
+        for base in self.points(self.options.num_bases, self.options.radius * self.unit):
             local = self._local_hessians(base, basis, self.options.local, width + extra + 4)
             matrices = local.reshape(-1, width, width)
             spans.append(estimate_span(matrices, dimension=width + extra, gram=False))
         common = common_span(spans, width)
-        self._keep("common_spectrum", common.spectrum, common.dimension)
+        self.keep("common_spectrum", common.spectrum, common.dimension)
         self.details["common_basis"] = common.basis
         found = find_components(common, self.rng, exact=False, max_rounds=6)
         self.details["checks"] = check_components(common, found.top(width).vectors).to_dict()
@@ -330,7 +260,7 @@ class _Run:
 
     def _local_hessians(self, base: np.ndarray, basis: np.ndarray, spread: float, count: int) -> np.ndarray:
         offsets = spread * self.unit * self.rng.standard_normal((count, self.size))
-        return self._hessians(base + offsets @ basis @ basis.T, basis)
+        return self.hessians(base + offsets @ basis @ basis.T, basis)
 
     def _reconstruct(self, rows: np.ndarray, second: SecondLayer) -> Finding:
         """All parameters from the directions of both layers, at the least width of the second that fits."""

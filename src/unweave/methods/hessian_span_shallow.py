@@ -82,7 +82,14 @@ def _fit_unit(t: np.ndarray, values: np.ndarray, phi: Activation) -> tuple[float
 
 
 def fit_shallow(
-    x: np.ndarray, y: np.ndarray, rows: np.ndarray, biases: np.ndarray, activation: str, *, noise: float
+    x: np.ndarray,
+    y: np.ndarray,
+    rows: np.ndarray,
+    biases: np.ndarray,
+    activation: str,
+    *,
+    noise: float,
+    deadline: float = float("inf"),
 ) -> ShallowFit:
     """All parameters from rows (m, d) and biases near the truth, on answers y (n, outputs) at x."""
     form = Form.of(activation)
@@ -95,7 +102,7 @@ def fit_shallow(
     )
     top = np.linalg.lstsq(design, y, rcond=1e-10)[0].T
     start = np.concatenate([np.hstack([rows, biases[:, None]]).ravel(), top.ravel()])
-    settings = Settings(target=1e-14, max_steps=80, damping=1e-3, stall_steps=30)
+    settings = Settings(target=1e-14, max_steps=80, damping=1e-3, stall_steps=30, deadline=deadline)
     found = fit_layout(layout, start, x, y, settings=settings)
     floor = noise / max(float(np.std(y)), 1e-300)
     if found.rms > max(1e-6, 3 * floor):

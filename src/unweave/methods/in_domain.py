@@ -19,6 +19,7 @@ import numpy as np
 from unweave import activations as act
 from unweave.domains import Ball, Normal
 from unweave.methods.base import Finding, Problem
+from unweave.methods.in_domain_reduced import recover_reduced
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.refine.forms import Form
@@ -41,7 +42,12 @@ class InDomain:
         self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
-        """Buy points inside the domain, as few as let a student fit."""
+        """Buy points inside the domain, as few as let a student fit; in fewer directions where those do."""
+        finding = recover_reduced(meter, problem, self.recover_directly)
+        return self.recover_directly(meter, problem) if finding is None else finding
+
+    def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
+        """The same in all coordinates."""
         rng = problem.rng(31)
         with meter.stage(STAGE):
             sampler = _choose_sampler(meter, problem, rng)

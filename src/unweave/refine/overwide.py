@@ -347,11 +347,17 @@ class _Ranking:
         self._latest.clear()
         ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
         if turn % self._effort.review:
-            if y.size <= self._effort.costly:
-                return ranked[:2]
-            leader = ranked[0]
-            rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
-            return [leader, *rivals[:1]]
+            leader, chosen = ranked[0], ranked[:2]
+            if y.size > self._effort.costly:
+                rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
+                chosen = [leader, *rivals[:1]]
+            # deep students emulate a network of fewer layers slowly, which is therefore tried first
+            fewer = [
+                c
+                for c in self._candidates
+                if c.activation == leader.activation and 1 < c.depth < leader.depth
+            ]
+            return [*fewer, *(c for c in chosen if c not in fewer)]
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
         return [c for c in ranked if c.depth <= 2 or c.activation in activations]
 
