@@ -165,3 +165,12 @@ def test_the_same_seed_gives_the_same_network():
     first, second = _recover(truth, 44), _recover(truth, 44)
     np.testing.assert_array_equal(first.network.flat(), second.network.flat())
     assert first.num_points == second.num_points
+
+
+def test_students_too_large_for_the_memory_are_not_tried(monkeypatch):
+    monkeypatch.setattr("unweave.refine.devices._memory", lambda accelerated: 2e5)
+    network = random_network((6, 12, 1), "tanh", 5)
+    x = np.random.default_rng(0).standard_normal((400, 6))
+    fit = fit_overwide(x, network(x), "tanh", rng=np.random.default_rng(1))
+    assert fit.network is None
+    assert "memory" in fit.reason

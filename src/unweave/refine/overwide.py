@@ -21,7 +21,7 @@ import numpy as np
 
 from unweave.engine import Here, open_engine
 from unweave.network import Network
-from unweave.refine.devices import use_accelerator
+from unweave.refine.devices import fits_memory, use_accelerator
 from unweave.refine.forms import Form
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
@@ -240,6 +240,10 @@ def _search(
             (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
             for candidate, shape in plan
         ]
+        students = [s for s in students if _affordable(x, y, s[0], s[1])]
+        if not students:
+            reason = f"no student fitted up to {len(x):,} points, and wider ones do not fit into memory"
+            return _give_up(pool, attempts, surplus, reason)
         for candidate, trial in _try_all(executor, x, y, students, noise, effort.max_steps, deadline):
             if trial is None:
                 return _give_up(pool, attempts, surplus, out_of_time)
@@ -371,6 +375,12 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
         )
     best = min((a.rms for a in attempts), default=float("inf"))
     return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, (), reason)
+
+
+def _affordable(x: np.ndarray, y: np.ndarray, candidate: Candidate, widths: tuple[int, ...]) -> bool:
+    """Whether a student of these widths fits into memory."""
+    layout = Form.of(candidate.activation).layout((x.shape[1], *widths, y.shape[1]))
+    return fits_memory(y.size, layout.num_parameters)
 
 
 def _accelerated(num_residuals: int) -> bool:
