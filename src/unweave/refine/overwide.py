@@ -26,6 +26,11 @@ from unweave.refine.forms import Form
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
 
+UNFAIR, SMALL_WORK = 3.0, 1e11
+"""Candidates rest that have had so many times the work of another, and more than this many multiplications."""
+REFITS = 5
+"""What pruning a near miss takes, in the steps of its last fit."""
+
 MorePoints = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -334,9 +339,20 @@ class _Ranking:
         self._effort = effort
         self._latest: dict[Candidate, Attempt] = {}
         self._scores: dict[Candidate, float] = {}
+        self._work: dict[Candidate, float] = {}
 
     def record(self, candidate: Candidate, attempt: Attempt) -> None:
         self._latest[candidate] = attempt
+        num_parameters = attempt.student.layout.num_parameters
+        work = float(attempt.num_steps) * attempt.num_points * num_parameters**2
+        work *= 1 if attempt.end in ("stalled", "memorised") else REFITS
+        self._work[candidate] = self._work.get(candidate, 0.0) + work
+
+    def _fair(self, chosen: list[Candidate]) -> list[Candidate]:
+        """Without those that have had several times the work of another: near misses are costly to prune."""
+        spent = [self._work.get(c, 0.0) for c in chosen]
+        most = UNFAIR * min(spent) + SMALL_WORK
+        return [c for c, work in zip(chosen, spent, strict=True) if work <= most]
 
     def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
         """The two leading candidates; every few sizes all, deep ones for leading activations only.
@@ -361,7 +377,7 @@ class _Ranking:
                 for c in self._candidates
                 if c.activation == leader.activation and 1 < c.depth < leader.depth
             ]
-            return [*fewer, *(c for c in chosen if c not in fewer)]
+            return self._fair([*fewer, *(c for c in chosen if c not in fewer)])
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
         return [c for c in ranked if c.depth <= 2 or c.activation in activations]
 

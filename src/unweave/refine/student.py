@@ -33,6 +33,11 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
 """Rounds of removals that a slowly converging student may take."""
+NEAR_MISS = 0.1
+"""A student that pruning brought below this fraction of its residual, yet not to the end, is pruned once more."""
+HELD, WORTH_HOLDING, MEMORISED = 20, 600, 4.0
+"""One point of twenty is held back from large students. A residual there of more than four times that of the fit
+means that a student of the wrong form has memorised its points: pruning it would be slow and in vain."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
 
@@ -101,6 +106,9 @@ def try_student(
         stall_above=STALLED * bend,
         deadline=deadline,
     )
+    num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0
+    rest = slice(len(u) - num_held, None)
+    held_u, held_v, u, v = u[rest], v[rest], u[: rest.start], v[: rest.start]
     first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
     attempt = Attempt(
         activation,
@@ -113,6 +121,8 @@ def try_student(
     )
     if first.rms > (settings.stall_above if first.end == "steps" else promising):
         return None, attempt
+    if num_held and _rms(layout, first, held_u, held_v) > MEMORISED * first.rms:
+        return None, replace(attempt, end="memorised")
     layout, fit = narrow_down(
         layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline
     )
@@ -131,6 +141,10 @@ def try_student(
     minimal = polished.null_directions.shape[1] <= num_free
     found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
     return found, replace(attempt, rms=polished.rms)
+
+
+def _rms(layout: Layout, fit: Minimum, u: np.ndarray, v: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((layout.forward(fit.parameters, u) - v) ** 2)))
 
 
 def _bend(u: np.ndarray, v: np.ndarray) -> float:
@@ -191,7 +205,8 @@ def narrow_down(
 
     num_removed = sum(wide.hidden) - sum(layout.hidden)
     layout, fit = converge(layout, fit)
-    if fit.rms > accept and num_removed > 1 and time.monotonic() < deadline:
+    came_near = accept < fit.rms < NEAR_MISS * start.rms
+    if came_near and num_removed > 1 and time.monotonic() < deadline:
         # units of little effect may have gone with the surplus ones: begin again with half as many removals
         plan = plan_removals(wide, start, u, v, stop=affordable, deadline=deadline)[: num_removed // 2]
         narrow, indices = wide.without(units_kept(wide, plan))
