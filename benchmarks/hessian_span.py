@@ -2,6 +2,7 @@
 
     python benchmarks/hessian_span.py --quick        shallow cells and (8,2), three trials a cell, about two minutes
     python benchmarks/hessian_span.py                (12,3), (20,3), (30,3), (30,9): minutes a trial
+    python benchmarks/hessian_span.py --only pencil  one hidden layer from two Hessians, about two minutes
 
 *projection*: |P - P'|_F^2 / dimension, of the span that the weights were looked for in (as stated: all
 weights, at the origin; improved: the first layer, common to all base points). *R_a*, *R_v*: share of the
@@ -17,6 +18,7 @@ import time
 from dataclasses import dataclass
 
 import numpy as np
+from in_domain import random_network
 from scenarios import paper_network, random_mlp
 
 import unweave
@@ -124,13 +126,35 @@ def shallow_cells(count: int, first_seed: int) -> None:
             )
 
 
+def pencil_cells(count: int, first_seed: int) -> None:
+    """One hidden layer inside |x| <= 2 sqrt(d) from two Hessians."""
+    for d, m in ((10, 10), (20, 8), (20, 20), (40, 10), (40, 40)):
+        for name in ("tanh", "gelu", "softplus"):
+            errors, questions, seconds, num_parameters = [], [], [], 1
+            for seed in range(first_seed, first_seed + count):
+                network = random_network((d, m, 1), name, seed)
+                num_parameters, began = network.num_parameters, time.process_time()
+                domain = unweave.Ball(2 * np.sqrt(d))
+                found = unweave.identify(network, method="hessian-pencil", domain=domain, seed=seed)
+                seconds.append(time.process_time() - began)
+                questions.append(found.ledger.total)
+                good = found.identified and found.network is not None
+                errors.append(unweave.compare(network, found).max_relative_error if good else np.inf)
+            print(
+                f"{d}-{m}-1 {name:9s} exact {sum(e <= 1e-8 for e in errors):2d}/{count}  questions a parameter "
+                f"{np.median(questions) / num_parameters:5.2f} (most {max(questions) / num_parameters:5.2f})  "
+                f"CPU s {np.median(seconds):6.2f} (most {max(seconds):6.2f})",
+                flush=True,
+            )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--trials", type=int, default=None)
-    parser.add_argument("--only", choices=("shallow", "two"))
+    parser.add_argument("--only", choices=("shallow", "pencil", "two"))
     parser.add_argument("--sizes", help="for instance 8,2 or 30,3")
     parser.add_argument("--descent-steps", type=int, default=5000)
     parser.add_argument("--first-seed", type=int, default=2000)
@@ -141,9 +165,11 @@ def main() -> None:
     count = options.trials or 3
     stated = SpanOptions(as_stated=True, stated=StatedOptions(descent_steps=options.descent_steps))
     improved = SpanOptions(time_limit=180.0 if options.quick else 900.0)
-    if options.only != "two":
+    if options.only in (None, "shallow"):
         shallow_cells(count, options.first_seed)
-    if options.only == "shallow":
+    if options.only in (None, "pencil"):
+        pencil_cells(options.trials or 10, options.first_seed)
+    if options.only in ("shallow", "pencil"):
         return
     for m0, m1 in cells:
         for geometry in ("pod", "sphere"):

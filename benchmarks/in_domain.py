@@ -24,6 +24,7 @@ import numpy as np
 from unweave.comparison import compare
 from unweave.domains import Ball, Domain, Normal
 from unweave.methods.base import Problem
+from unweave.methods.hessian_pencil import HessianPencil
 from unweave.methods.in_domain import InDomain
 from unweave.network import Network
 from unweave.oracles.meter import Meter
@@ -46,6 +47,8 @@ class Trial:
     single: bool = False
     """Answers in float32."""
     max_depth: int = 2
+    pencil: bool = False
+    """By two Hessians, which as many units as inputs are few enough for."""
 
 
 class Model:
@@ -184,12 +187,12 @@ def trained(num_trials: int, quick: bool) -> list[Trial]:
 
 def inexact(num_trials: int, quick: bool) -> list[Trial]:
     trials = []
-    for k in range(FIRST_SEED, FIRST_SEED + num_trials):
-        for d, m in [(10, 10)] if quick else [(10, 10), (20, 8)]:
-            network = random_network((d, m, 1), "tanh", k)
-            trials.append(Trial(f"float32 tanh {d}-{m}", network, in_ball(d), np.inf, 0.0, True))
-            for noise in (1e-6, 1e-4, 1e-2):
-                trials.append(Trial(f"noise {noise:g} tanh {d}-{m}", network, in_ball(d), np.inf, noise))
+    for d, m in [(10, 10)] if quick else [(10, 10), (20, 8)]:
+        for noise in (0.0, 1e-6, 1e-4, 1e-2):
+            for k in range(FIRST_SEED, FIRST_SEED + num_trials):
+                network = random_network((d, m, 1), "tanh", k)
+                name = f"noise {noise:g} tanh {d}-{m}" if noise else f"float32 tanh {d}-{m}"
+                trials.append(Trial(name, network, in_ball(d), np.inf, noise, single=noise == 0))
     return trials
 
 
@@ -204,6 +207,7 @@ def large(num_trials: int, quick: bool) -> list[Trial]:
             in_ball(d),
             np.inf,
             max_depth=1,
+            pencil=d >= 100,
         )
         for d, m in shallow_sizes
     ]
@@ -231,7 +235,8 @@ def run(trial: Trial, seed: int, time_limit: float) -> dict:
     depth = max(trial.max_depth, len(trial.network.hidden))
     problem = Problem((trial.network.activations[0],), None, Precision(noise, spread, kind), seed, depth)
     cpu, wall = time.process_time(), time.monotonic()
-    finding = InDomain(time_limit).recover(meter, problem)
+    method = HessianPencil(time_limit) if trial.pencil else InDomain(time_limit)
+    finding = method.recover(meter, problem)
     cpu, wall = time.process_time() - cpu, time.monotonic() - wall
     error = np.inf
     if finding.network is not None:

@@ -1,7 +1,8 @@
 """Soltanolkotabi, Javanmard and Lee (2017): is a global minimum always reached? Figures 2 to 4.
 
 Planted teachers (Figures 2, 3): a teacher is *clean* when every start reaches a global minimum; the paper prints where
-a logistic curve through the shares of clean teachers crosses 1/2. Random labels (Figure 4): the loss against steps.
+a logistic curve through the shares of clean teachers crosses 1/2 (here: half of its plateau). Random labels (Figure
+4): the loss against steps.
 
 As stated: descent with constant steps from the paper's starts. The paper prints neither step nor number of steps; what
 is used here is in the constants below, and Levenberg-Marquardt then goes to the bottom of the basin that descent chose.
@@ -141,7 +142,7 @@ def _random_labels(cell: Cell) -> list[Measured]:
 
 
 def find_crossing(results: Results, column: str, where: Mapping[str, str]) -> dict[str, float]:
-    """Where the fitted share of clean teachers crosses 1/2."""
+    """Where the fitted share of clean teachers crosses half of its plateau."""
     panel = where["panel"]
     groups = clean_shares(results, panel, column, PANELS[panel][1])
     at = np.array(sorted(groups))

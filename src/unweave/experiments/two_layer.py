@@ -38,6 +38,8 @@ THRESHOLDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 USUAL_THRESHOLD = 0.05
 TIMES = tuple(float(t) for t in range(-19, 21))
 NUM_TEST = 50_000
+LARGE_TRIALS = 5
+"""Of the larger networks so many trials come first; the rest, which take hours, come last."""
 ADMITTED = 0.5
 """Condition (67): trials whose squared errors sum to less enter Table 3."""
 FIRST_SEED = 7_000_000
@@ -45,7 +47,7 @@ FIRST_SEED = 7_000_000
 
 
 def plan(scope: Scope) -> list[Cell]:
-    """Cells trial by trial, so that an interrupted run has seen every setting."""
+    """Cells trial by trial, so that an interrupted run has seen every setting; most of the slow ones last."""
     trials = scope.num_trials(2, 5, 30)
     sizes = {"quick": printed.SIZES[:2], "usual": printed.SIZES[:3], "full": printed.SIZES}[scope.size]
     steps = {"quick": 10_000, "usual": 50_000, "full": 500_000}[scope.size]
@@ -57,7 +59,8 @@ def plan(scope: Scope) -> list[Cell]:
             for scenario in SCENARIOS:
                 where = {"scenario": scenario, "m0": m0, "m1": m1}
                 cells += _cells(where, steps, trial, scope)
-    return cells
+    later = [c for c in cells if c.trial >= LARGE_TRIALS and c.number("m0") > printed.SIZES[0][0]]
+    return [c for c in cells if c not in set(later)] + later
 
 
 def _cells(where: dict, steps: int, trial: int, scope: Scope) -> list[Cell]:

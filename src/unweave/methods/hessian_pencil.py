@@ -80,18 +80,21 @@ class _Run(HessianProbe):
         for attempt in range(NUM_PENCILS):
             if attempt:
                 hessians = np.concatenate([hessians, self.hessians(self.inner_points(1), basis)])
-            vectors = self._read_pencil(hessians)
+            vectors = self._read_pencil(hessians, attempt)
             if vectors is None:
                 reason = "two Hessians have no common form: more units than inputs, or several hidden layers"
                 return self._nothing(f"{reason}; use method='in-domain'")
             finding, x, y = self._fit(vectors @ basis.T, x, y, samples_per_parameter)
-            is_near = min(finding.alternatives.values()) < NEAR / 4
+            is_near = min(finding.alternatives.values()) < NEAR
             if finding.network is not None or not is_near or time.monotonic() > self.deadline:
                 break
         return finding
 
-    def _read_pencil(self, hessians: np.ndarray) -> np.ndarray | None:
-        """Unit vectors (m, k) along the rows, from Hessians (n, outputs, k, k); None without a common form."""
+    def _read_pencil(self, hessians: np.ndarray, num_more: int) -> np.ndarray | None:
+        """Unit vectors (m, k) along the rows, from Hessians (n, outputs, k, k); None without a common form.
+
+        ``num_more`` is added to the rank that the spectrum shows: a unit of little curvature may hide below it.
+        """
         matrices = hessians.reshape(-1, *hessians.shape[2:])
         pair = matrices
         if len(matrices) > 2:
@@ -100,7 +103,7 @@ class _Run(HessianProbe):
         floor = 10 * self.differences(size).error(2, self.problem.precision, self.length)
         frame, spectrum, _ = np.linalg.svd(np.concatenate(list(matrices), axis=1), full_matrices=False)
         hidden = self.problem.hidden
-        rank = _rank(spectrum, floor) if hidden is None else min(hidden[0], size)
+        rank = min(_rank(spectrum, floor) + num_more, size) if hidden is None else min(hidden[0], size)
         self.keep("hessian_spectrum", spectrum, rank)
         values, vectors = eigen_pencil(*(frame[:, :rank].T @ pair @ frame[:, :rank]))
         if np.sum(np.iscomplex(values)) > MOST_COMPLEX * rank:

@@ -30,6 +30,8 @@ class ShallowFit:
     rms: float
     activation: str
     undetermined: tuple[str, ...] = ()
+    num_null: int = 0
+    """Directions of parameters that the answers do not determine."""
 
 
 def curvature_coefficients(hessians: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -111,4 +113,5 @@ def fit_shallow(
     if plain is None:
         return ShallowFit(None, found.rms, activation)
     polished = polish(plain.network, x, y, noise=noise)
-    return ShallowFit(polished.network, polished.rms, activation, plain.undetermined)
+    num_null = polished.null_directions.shape[1]
+    return ShallowFit(polished.network, polished.rms, activation, plain.undetermined, num_null)

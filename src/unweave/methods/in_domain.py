@@ -104,8 +104,10 @@ def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
     undetermined = fit.undetermined
     if _has_idle_inputs(fit):
         undetermined = (*undetermined, "layer 1: weights of inputs that do not move in the data")
-    if not fit.minimal:
+    if not fit.minimal and fit.polished is not None:
         undetermined = (*undetermined, "units: one of them could be removed")
+    elif not fit.minimal:
+        undetermined = (*undetermined, "all parameters: the student did not converge")
     return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
 
 

@@ -26,6 +26,8 @@ from unweave.refine.forms import Form
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
 
+SURROGATE = 1e-5
+"""Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
 UNFAIR, SMALL_WORK = 3.0, 1e11
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
 REFITS = 5
@@ -389,8 +391,13 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
         return OverwideFit(
             surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, (), reason
         )
-    best = min((a.rms for a in attempts), default=float("inf"))
-    return OverwideFit(None, best, False, len(pool.x), tuple(attempts), None, (), reason)
+    best = min(attempts, key=lambda a: a.rms, default=None)
+    if best is None:
+        return OverwideFit(None, float("inf"), False, len(pool.x), (), None, (), reason)
+    network = best.student.network(best.activation) if best.rms < SURROGATE else None
+    if network is not None:
+        reason = f"{reason}; a student reproduces the answers to {best.rms:.0e}, its parameters are its own"
+    return OverwideFit(network, best.rms, False, len(pool.x), tuple(attempts), None, (), reason)
 
 
 def _affordable(x: np.ndarray, y: np.ndarray, candidate: Candidate, widths: tuple[int, ...]) -> bool:

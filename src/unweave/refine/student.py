@@ -33,11 +33,12 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
 """Rounds of removals that a slowly converging student may take."""
-NEAR_MISS = 0.1
-"""A student that pruning brought below this fraction of its residual, yet not to the end, is pruned once more."""
-HELD, WORTH_HOLDING, MEMORISED = 20, 600, 4.0
+LONG = 4
+"""Times the usual number of steps for a student that pruning did not bring to the end."""
+HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
-means that a student of the wrong form has memorised its points: pruning it would be slow and in vain."""
+(twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
+pruning it would be slow and in vain."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
 
@@ -49,6 +50,12 @@ class Student:
     standard: Standard
     layout: Layout
     parameters: np.ndarray
+
+    def network(self, activation: str) -> Network | None:
+        """The student in the coordinates of the data, where its form has a plain network."""
+        form = Form.of(activation)
+        plain = None if form.skips else form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
+        return None if plain is None else self.standard.undo(plain.network)
 
     def fresh_residual(self, x: np.ndarray, y: np.ndarray) -> float:
         """Root mean square residual at other points, relative to the spread of those it was fitted to."""
@@ -121,12 +128,19 @@ def try_student(
     )
     if first.rms > (settings.stall_above if first.end == "steps" else promising):
         return None, attempt
-    if num_held and _rms(layout, first, held_u, held_v) > MEMORISED * first.rms:
+    most = MEMORISED if first.rms <= promising else MEMORISED_EARLY
+    if num_held and _rms(layout, first, held_u, held_v) > most * first.rms:
         return None, replace(attempt, end="memorised")
     layout, fit = narrow_down(
         layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline
     )
-    attempt = replace(attempt, rms=fit.rms, num_steps=attempt.num_steps + fit.num_steps, end=fit.end)
+    attempt = replace(
+        attempt,
+        rms=fit.rms,
+        num_steps=attempt.num_steps + fit.num_steps,
+        end=fit.end,
+        student=Student(standard, layout, fit.parameters),
+    )
     enough = max(EXACT, 1.2 * floor)
     if fit.rms > enough:
         return None, attempt
@@ -203,16 +217,15 @@ def narrow_down(
             layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
         )
 
-    num_removed = sum(wide.hidden) - sum(layout.hidden)
     layout, fit = converge(layout, fit)
-    came_near = accept < fit.rms < NEAR_MISS * start.rms
-    if came_near and num_removed > 1 and time.monotonic() < deadline:
-        # units of little effect may have gone with the surplus ones: begin again with half as many removals
-        plan = plan_removals(wide, start, u, v, stop=affordable, deadline=deadline)[: num_removed // 2]
-        narrow, indices = wide.without(units_kept(wide, plan))
-        again = replace(start, parameters=plan[-1].parameters[indices]) if plan else start
-        second = converge(narrow, again)
-        layout, fit = min((layout, fit), second, key=lambda found: found[1].rms)
+    if fit.rms > accept and time.monotonic() < deadline:
+        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
+        patient = replace(full, max_steps=LONG * max_steps)
+        whole = fit_layout(wide, start.parameters, u, v, settings=patient)
+        if whole.rms <= accept:
+            return prune(
+                wide, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+            )
     return layout, fit
 
 

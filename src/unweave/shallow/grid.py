@@ -134,7 +134,8 @@ class LandscapeGrid:
         )
         crossing = self.crossing()
         if crossing is not None:
-            lines.append(f"P(clean) crosses 1/2 at {self.axis} = {crossing}")
+            level = "1/2" if crossing.plateau > 0.995 else f"half of its plateau {crossing.plateau:.2f}"
+            lines.append(f"P(clean) crosses {level} at {self.axis} = {crossing}")
         return "\n".join(lines)
 
     def _num_eventually(self, cell: CellSummary) -> int:

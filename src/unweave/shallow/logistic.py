@@ -1,9 +1,11 @@
-"""A logistic curve through success counts, where it crosses 1/2, and how well that is known.
+"""A logistic curve through success counts, where it rises through half of its plateau, and how well that is known.
 
-``P(success) = 1 / (1 + exp(-b (t - c)))``. The crossing c and the slope b maximise the likelihood; the interval holds
-every c whose best likelihood is within the 95 % quantile of the likelihood ratio. Counts that change from none to
-all between neighbouring points (where no finite slope is best) need no special case: the slope is bounded by one that
-turns within a hundredth of the grid, and the crossing is the middle of all equally good ones.
+``P(success) = q / (1 + exp(-b (t - c)))``. Crossing c, slope b and plateau q (at least 1/2) maximise the likelihood.
+With q fixed at 1 a few failures far above the threshold, which say nothing about where it lies, would flatten the
+whole curve and move its crossing; psychometric curves carry a lapse rate for the same reason (Wichmann and Hill 2001).
+The interval holds every c whose best likelihood is within the 95 % quantile of the likelihood ratio. Counts that
+change from none to all between neighbouring points (where no finite slope is best) need no special case: the slope is
+bounded by one that turns within a hundredth of the grid, and the crossing is the middle of all equally good ones.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_expit
+from scipy.special import expit, xlog1py, xlogy
 
 QUANTILE = 3.841
 """Of chi squared with one degree of freedom at 95 %."""
+PLATEAUS = np.linspace(1.0, 0.5, 51)
+"""Tried from the top, so that 1 is kept unless less is likelier."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +30,10 @@ class LogisticFit:
     low: float
     high: float
     slope: float
+    plateau: float = 1.0
 
     def __call__(self, t: np.ndarray) -> np.ndarray:
-        return expit(self.slope * (np.asarray(t) - self.crossing))
+        return self.plateau * expit(self.slope * (np.asarray(t) - self.crossing))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -45,17 +50,22 @@ def fit_logistic(t: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Lo
         return None
     spacing = float(np.min(np.diff(np.unique(t))))
     span = float(np.ptp(t))
-    centres = np.linspace(t.min() - span, t.max() + span, 2401)
-    slopes = np.geomspace(0.02 / span, 100 / spacing, 80)
+    centres = np.linspace(t.min() - span, t.max() + span, 1201)
+    slopes = np.geomspace(0.02 / span, 100 / spacing, 60)
     rising = np.corrcoef(t, successes / trials)[0, 1] >= 0
     slopes = slopes if rising else -slopes
     best = np.full(len(centres), -np.inf)
     choice = np.zeros(len(centres))
+    height = np.ones(len(centres))
+    failures = trials - successes
     for slope in slopes:
-        z = slope * (t[:, None] - centres[None, :])
-        likelihood = successes @ log_expit(z) + (trials - successes) @ log_expit(-z)
-        better = likelihood > best
-        best, choice = np.where(better, likelihood, best), np.where(better, slope, choice)
+        curve = expit(slope * (t[:, None] - centres[None, :]))
+        for plateau in PLATEAUS:
+            p = plateau * curve
+            likelihood = np.sum(xlogy(successes[:, None], p) + xlog1py(failures[:, None], -p), axis=0)
+            better = likelihood > best + 1e-9
+            best, choice = np.where(better, likelihood, best), np.where(better, slope, choice)
+            height = np.where(better, plateau, height)
     top = float(best.max())
     ties = np.flatnonzero(best >= top - 1e-6)
     middle = int(np.round(ties.mean()))
@@ -66,4 +76,5 @@ def fit_logistic(t: np.ndarray, successes: np.ndarray, trials: np.ndarray) -> Lo
         low if inside[0] > 0 else -np.inf,
         high if inside[-1] < len(centres) - 1 else np.inf,
         float(choice[middle]),
+        float(height[middle]),
     )
