@@ -81,9 +81,11 @@ class Effort:
     num_last: int = 4
     """The same once no more points can be had."""
     review: int = 4
-    """All candidates are tried at every so many sizes, the two leading ones between ..."""
+    """All candidates are tried at every so many sizes, the two leading ones between."""
+    cheap: int = 1000
+    """Below so many residuals the leading candidate has two starts, in different shapes ..."""
     costly: int = 2000
-    """... and above this many residuals only the leading one, with its activation at the rival depth."""
+    """... and above this many residuals only it is tried, with its activation at the rival depth."""
     time_limit: float = 600.0
 
     def shape(self, depth: int, turn: int) -> Shape:
@@ -120,11 +122,14 @@ class Effort:
             rests = num_residuals >= self.large and turn % 2 == 1
             chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
             return [(c, shape) for c in chosen for shape in ACCELERATED_SHAPES[min(c.depth, 3)]]
-        return [
+        tried = [
             (c, self.shape(c.depth, turn * self.num_starts + start))
             for start in range(num_starts)
             for c in candidates
         ]
+        if num_residuals < self.cheap:  # a second start costs less than the points of the next size
+            tried += [(c, self.shape(c.depth, turn * self.num_starts + 1)) for c in candidates[:1]]
+        return tried
 
 
 FRUGAL = Effort(shapes=(Shape(2.9), Shape(2.6), Shape(2.3), Shape(2.0)), growth=1.1, num_starts=4)
