@@ -32,7 +32,9 @@ def test_as_many_units_as_inputs_or_fewer(sizes, activation, domain):
 def test_it_takes_a_fourth_of_what_the_span_takes():
     network = random_network((16, 16, 1), "tanh", 4)
     spent = {
-        method: unweave.identify(network, method=method, domain=Ball(7.0), activation="tanh", seed=1).ledger.total
+        method: unweave.identify(
+            network, method=method, domain=Ball(7.0), activation="tanh", seed=1
+        ).ledger.total
         for method in ("hessian-pencil", "hessian-span")
     }
     assert 3 * spent["hessian-pencil"] < spent["hessian-span"]
@@ -50,7 +52,9 @@ def test_more_units_or_layers_are_not_claimed(sizes):
 
 def test_coarse_answers_small_budgets_and_other_shapes_are_declined_at_once():
     network = random_network((12, 6, 1), "tanh", 6)
-    rounded = unweave.identify(lambda x: np.round(network(x), 5), input_size=12, method="hessian-pencil", seed=0)
+    rounded = unweave.identify(
+        lambda x: np.round(network(x), 5), input_size=12, method="hessian-pencil", seed=0
+    )
     assert "coarse" in rounded.reason
     short = unweave.identify(network, method="hessian-pencil", activation="tanh", budget=200, seed=0)
     assert "288 queries" in short.reason
