@@ -53,6 +53,15 @@ def test_starting_imports_nothing_heavy():
     assert _python("-c", code).stdout.strip() == "[]"
 
 
+def test_a_reader_that_has_had_enough_is_no_error():
+    command = f'"{sys.executable}" -m unweave doctor | head -1'
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+
+
 def test_version():
     done = _run("--version")
     assert (done.returncode, done.stdout.strip()) == (0, unweave.__version__)

@@ -113,3 +113,21 @@ def test_an_unknown_saturating_activation_is_not_passed_off_as_tanh():
 
     found = unweave.identify(softsign_cubed, input_size=6, method="far-field")
     assert not found.identified
+
+
+def test_nearly_parallel_rows_do_not_double_the_price():
+    rng = np.random.default_rng([7022, 30, 3, len("sphere")])
+    rows, tops = (
+        a / np.linalg.norm(a, axis=1, keepdims=True)
+        for a in (rng.standard_normal((30, 30)), rng.standard_normal((3, 30)))
+    )
+    theta, tau = 0.1 * rng.standard_normal(30), 0.1 * rng.standard_normal(3)
+    network = Network(
+        [rows, tops, np.ones((1, 3))],
+        [theta, tau - 0.5 * tops.sum(axis=1), [-1.5]],
+        ["sigmoid", "sigmoid", "identity"],
+    )
+    found = unweave.identify(network, activation="sigmoid", seed=7022)
+    assert found.identified, found.reason
+    assert unweave.compare(network, found).max_relative_error < 1e-8
+    assert found.ledger.total < 2.9 * network.num_parameters
