@@ -174,3 +174,16 @@ def test_students_too_large_for_the_memory_are_not_tried(monkeypatch):
     fit = fit_overwide(x, network(x), "tanh", rng=np.random.default_rng(1))
     assert fit.network is None
     assert "memory" in fit.reason
+
+
+def test_a_student_that_reproduces_the_answers_but_did_not_converge_is_a_surrogate(monkeypatch):
+    monkeypatch.setattr("unweave.refine.student.EXACT", 1e-30)
+    network = random_network((5, 4, 1), "tanh", 5)
+    x = np.random.default_rng(0).standard_normal((200, 5))
+    fit = fit_overwide(x, network(x), "tanh", rng=np.random.default_rng(1), effort=Effort(num_last=1))
+    assert fit.network is not None
+    assert not fit.minimal
+    assert fit.polished is None
+    assert "its parameters are its own" in fit.reason
+    fresh = np.random.default_rng(2).standard_normal((200, 5))
+    assert np.max(np.abs(fit.network(fresh) - network(fresh))) < 1e-4
