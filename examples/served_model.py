@@ -19,7 +19,7 @@ import unweave
 
 x, y = load_diabetes(return_X_y=True)
 model = MLPRegressor(
-    hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", max_iter=2000, random_state=0
+    hidden_layer_sizes=(8,), activation="tanh", solver="lbfgs", max_iter=2000, random_state=2
 )
 model.fit(20 * x, (y - y.mean()) / y.std())
 os.environ["MODEL_TOKEN"] = "a-secret-from-the-environment"

@@ -58,7 +58,8 @@ class HostSurgeon:
         self._outgoing = outgoing_of(layout)
 
     def costs(self) -> list[np.ndarray]:
-        found = price(self._inverse, self._theta, self._outgoing, self._ridge, np)
+        with np.errstate(over="ignore", invalid="ignore"):  # an overflow is an infinite cost
+            found = price(self._inverse, self._theta, self._outgoing, self._ridge, np)
         return [_clean(c) for c in found]
 
     def remove(self, layer: int, unit: int) -> np.ndarray:
