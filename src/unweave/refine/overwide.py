@@ -30,6 +30,8 @@ SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
 UNFAIR, SMALL_WORK = 3.0, 1e11
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
+NEAR_MISS = 1e-3
+"""Relative residual at which a student that stopped converging may be one of a similar activation."""
 REFITS = 5
 """What pruning a near miss takes, in the steps of its last fit."""
 
@@ -347,9 +349,12 @@ class _Ranking:
         self._latest: dict[Candidate, Attempt] = {}
         self._scores: dict[Candidate, float] = {}
         self._work: dict[Candidate, float] = {}
+        self._missed: set[Candidate] = set()
 
     def record(self, candidate: Candidate, attempt: Attempt) -> None:
         self._latest[candidate] = attempt
+        if attempt.rms < NEAR_MISS and attempt.end in ("stationary", "steps"):
+            self._missed.add(candidate)
         num_parameters = attempt.student.layout.num_parameters
         work = float(attempt.num_steps) * attempt.num_points * num_parameters**2
         work *= 1 if attempt.end in ("stalled", "memorised") else REFITS
@@ -378,13 +383,15 @@ class _Ranking:
             if y.size > self._effort.costly:
                 rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
                 chosen = [leader, *rivals[:1]]
+            elif leader in self._missed:  # gelu and its approximation by tanh, say: the other may be exact
+                chosen = [c for c in ranked if c.depth == leader.depth and c != leader] + chosen
             # deep students emulate a network of fewer layers slowly, which is therefore tried first
             fewer = [
                 c
                 for c in self._candidates
                 if c.activation == leader.activation and 1 < c.depth < leader.depth
             ]
-            return self._fair([*fewer, *(c for c in chosen if c not in fewer)])
+            return self._fair(list(dict.fromkeys([*fewer, *chosen])))
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
         return [c for c in ranked if c.depth <= 2 or c.activation in activations]
 

@@ -33,8 +33,9 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
 """Rounds of removals that a slowly converging student may take."""
-LONG = 4
-"""Times the usual number of steps for a student that pruning did not bring to the end."""
+NEARER, LONG = 0.3, 4
+"""A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
+usual number of steps at full width. One of another activation stays where it is."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -218,7 +219,7 @@ def narrow_down(
         )
 
     layout, fit = converge(layout, fit)
-    if fit.rms > accept and time.monotonic() < deadline:
+    if accept < fit.rms < NEARER * start.rms and time.monotonic() < deadline:
         # units of little effect may have gone with the surplus ones: converge at full width, however slowly
         patient = replace(full, max_steps=LONG * max_steps)
         whole = fit_layout(wide, start.parameters, u, v, settings=patient)
