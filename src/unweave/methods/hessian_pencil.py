@@ -22,7 +22,7 @@ import numpy as np
 
 from unweave import activations as act
 from unweave.methods.base import Finding, Problem
-from unweave.methods.hessian_probe import HessianProbe
+from unweave.methods.hessian_probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian_span_shallow import fit_shallow
 from unweave.oracles.meter import Meter
 from unweave.refine.forms import Form
@@ -49,9 +49,9 @@ class HessianPencil:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or why two Hessians did not give it."""
-        smooth = tuple(a for a in problem.activations if act.get(a).smooth and a != "identity")
+        smooth = smooth_activations(problem)
         if not smooth:
-            return Finding(None, "Hessians of piecewise linear networks vanish; use method='relu-lines'")
+            return Finding(None, FLAT)
         if problem.precision.relative > 1e-12:
             return Finding(None, "the answers are too coarse for two Hessians; use method='in-domain'")
         width = meter.input_size if problem.hidden is None else sum(problem.hidden[:1])

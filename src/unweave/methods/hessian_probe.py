@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave import activations as act
 from unweave.algebra.active_subspace import estimate_active_subspace
 from unweave.methods.base import Problem
 from unweave.oracles.meter import Meter
@@ -27,6 +28,14 @@ MOST_GRADIENTS = 0.6
 """Gradients asked for, per input: a subspace of more directions would save little."""
 BENDS = 2.5
 """A unit of slope one bends over about 1/2.5 of its argument."""
+
+
+FLAT = "Hessians of piecewise linear networks vanish; use method='relu-lines'"
+
+
+def smooth_activations(problem: Problem) -> tuple[str, ...]:
+    """The candidates that have second derivatives; without any the reason is ``FLAT``."""
+    return tuple(a for a in problem.activations if act.get(a).smooth and a != "identity")
 
 
 @dataclass

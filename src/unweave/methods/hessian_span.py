@@ -34,7 +34,7 @@ from unweave.algebra.matrix_span import MatrixSpan, common_span, estimate_span
 from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.methods.base import Finding, Problem
-from unweave.methods.hessian_probe import HessianProbe
+from unweave.methods.hessian_probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian_span_layers import (
     Deparametrised,
     SecondLayer,
@@ -88,9 +88,9 @@ class HessianSpan:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or the stage at which the spans did not give it, with the spectra in ``details``."""
-        smooth = tuple(a for a in problem.activations if act.get(a).smooth and a != "identity")
+        smooth = smooth_activations(problem)
         if not smooth:
-            return Finding(None, "Hessians of piecewise linear networks vanish; use method='relu-lines'")
+            return Finding(None, FLAT)
         if problem.precision.relative > 1e-6:
             return Finding(None, "the answers are too noisy for second differences; use method='in-domain'")
         if self.options.as_stated:
