@@ -360,7 +360,8 @@ def main() -> None:
         rows: dict[str, list[dict]] = {}
         trials = [t for t in CELLS[name](num_trials, arguments.quick) if arguments.match in t.cell]
         for i, trial in enumerate(trials):
-            row = run(trial, i, arguments.time_limit)
+            # numbered within its cell, so that what else is asked for does not change it
+            row = run(trial, len(rows.get(trial.cell, [])), arguments.time_limit)
             rows.setdefault(trial.cell, []).append(row)
             if arguments.out is not None:
                 with arguments.out.open("a") as file:
