@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from truth import random_network
 from unweave import activations as act
 from unweave.refine.forms import even_part
-from unweave.refine.layout import Layout
+from unweave.refine.layout import Layout, without_affine
 
 
 def _differences(layout: Layout, theta: np.ndarray, x: np.ndarray, step: float = 1e-6) -> np.ndarray:
@@ -29,6 +31,20 @@ def test_the_jacobian_is_that_of_the_function(sizes, skips, unit):
     outputs, jacobian = layout.linearise(theta, x)
     np.testing.assert_allclose(outputs, layout.forward(theta, x), rtol=1e-13)
     np.testing.assert_allclose(jacobian, _differences(layout, theta, x), atol=1e-7)
+
+
+def test_bent_outputs_are_those_without_their_affine_part():
+    rng = np.random.default_rng(5)
+    layout = Layout.uniform((3, 4, 2), act.get("tanh"))
+    bent = replace(layout, bent=True)
+    theta, x = rng.standard_normal(layout.num_parameters), rng.standard_normal((40, 3))
+    outputs, jacobian = bent.linearise(theta, x)
+    design = np.hstack([x, np.ones((40, 1))])
+    np.testing.assert_allclose(design.T @ outputs, 0, atol=1e-12)
+    np.testing.assert_allclose(outputs, without_affine(x, layout.forward(theta, x)), atol=1e-13)
+    np.testing.assert_allclose(jacobian, _differences(bent, theta, x), atol=1e-7)
+    assert bent.without([np.array([True, True, False, True])])[0].bent
+    assert bent.padded()[0].bent
 
 
 def test_the_same_numbers_come_from_jax():

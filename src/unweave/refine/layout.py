@@ -3,7 +3,9 @@
 A layout is an architecture without numbers: sizes, activations, and whether later layers also see earlier
 ones (*skips*). The plain layout is that of ``Network.flat``: layer by layer, each row and then its bias.
 With skips, layer l reads the concatenation of the previous layer's units, the ones before it, and x; that is
-the form in which units such as softplus or GELU lose their sign (``phi(z) = z/2 + even(z)``).
+the form in which units such as softplus or GELU lose their sign (``phi(z) = z/2 + even(z)``). *Bent* outputs
+are what is left of them after the best affine function over the points at hand: a network that is nearly
+affine is fitted far faster by what bends in it.
 
 Everything is written out (no automatic differentiation) for one array namespace ``xp``, ``numpy`` or
 ``jax.numpy``, so the same formulas run through LAPACK on a CPU and under ``jit`` and ``vmap`` on a GPU.
@@ -11,7 +13,7 @@ Everything is written out (no automatic differentiation) for one array namespace
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -27,11 +29,12 @@ Array = Any
 
 @dataclass(frozen=True)
 class Layout:
-    """Sizes ``(inputs, hidden..., outputs)``, one activation a layer, and whether layers skip."""
+    """Sizes ``(inputs, hidden..., outputs)``, one activation a layer, whether layers skip, and outputs are bent."""
 
     sizes: tuple[int, ...]
     activations: tuple[Activation, ...]
     skips: bool = False
+    bent: bool = False
 
     @staticmethod
     def of(network: Network) -> Layout:
@@ -99,7 +102,7 @@ class Layout:
         if removed:
             stays[np.concatenate(removed)] = False
         sizes = (self.sizes[0], *(int(mask.sum()) for mask in kept), self.sizes[-1])
-        return Layout(sizes, self.activations, self.skips), np.flatnonzero(stays)
+        return replace(self, sizes=sizes), np.flatnonzero(stays)
 
     def padded(self) -> tuple[Layout, np.ndarray]:
         """The layout with hidden widths rounded up a little, and where its own parameters are in it.
@@ -107,7 +110,7 @@ class Layout:
         Few distinct shapes mean few compilations.
         """
         widths = tuple(_round_up(m) for m in self.hidden)
-        wide = Layout((self.sizes[0], *widths, self.sizes[-1]), self.activations, self.skips)
+        wide = replace(self, sizes=(self.sizes[0], *widths, self.sizes[-1]))
         kept = [np.arange(w) < m for w, m in zip(widths, self.hidden, strict=True)]
         return wide, wide.without(kept)[1]
 
@@ -125,7 +128,7 @@ class Layout:
             block = self.block(parameters, layer)
             h = self.activations[layer].value(features @ block[:, :-1].T + block[:, -1], xp)
             features = xp.concatenate([h, features], axis=1) if self.skips else h
-        return h
+        return without_affine(x, h, xp) if self.bent else h
 
     def linearise(self, parameters: Array, x: Array, xp: ModuleType = np) -> tuple[Array, Array]:
         """Outputs (n, outputs) and their Jacobian (n * outputs, parameters); rows as ``outputs.ravel()``."""
@@ -155,6 +158,9 @@ class Layout:
                 piece = delta[..., None] * augmented[:, None, None, :]
                 pieces.append(piece.reshape(num_points, num_outputs, -1))
             jacobian = xp.concatenate(pieces, axis=2)
+        if self.bent:
+            h = without_affine(x, h, xp)
+            jacobian = without_affine(x, jacobian.reshape(num_points, -1), xp)
         return h, jacobian.reshape(num_points * num_outputs, self.num_parameters)
 
     def _sensitivities(self, parameters: Array, slopes: list[Array], xp: ModuleType) -> list[Array]:
@@ -177,6 +183,12 @@ class Layout:
                 total = total + flow
             deltas[layer] = total * slopes[layer][:, None, :]
         return deltas
+
+
+def without_affine(x: Array, y: Array, xp: ModuleType = np) -> Array:
+    """``y`` (n, outputs) less its best affine function of ``x``, whose columns are not far from uncorrelated."""
+    design = xp.concatenate([x, xp.ones((len(x), 1), dtype=x.dtype)], axis=1)
+    return y - design @ xp.linalg.solve(design.T @ design, design.T @ y)
 
 
 def _round_up(width: int) -> int:

@@ -35,8 +35,10 @@ class Settings:
     max_steps: int = 200
     damping: float = 1e-2
     geodesic: bool = True
-    difference: float = 0.1
-    """Step of the second difference, as a fraction of v."""
+    difference: float = 0.01
+    """Step of the second difference, as a fraction of v ..."""
+    rounded: tuple[float, float] = (1e-7, 0.1)
+    """... and below this relative residual the longer one, which rounding spoils less."""
     longest_bend: float = 1.5
     """Acceleration is skipped when |a| exceeds this multiple of |v|."""
     stall_above: float = 2e-3
@@ -146,8 +148,9 @@ def descend(problem: Expandable, start: Any, scale: float, settings: Settings | 
             return ended("time")
         if _has_stalled(history, s):
             return ended("stalled")
+        difference = s.difference if history[-1] > s.rounded[0] else s.rounded[1]
         proposal = here.propose(
-            damping, geodesic=s.geodesic, difference=s.difference, longest_bend=s.longest_bend
+            damping, geodesic=s.geodesic, difference=difference, longest_bend=s.longest_bend
         )
         if proposal is None:
             damping, growth = damping * 4, 2.0

@@ -15,7 +15,7 @@ import numpy as np
 
 from unweave.network import Network
 from unweave.refine.forms import Form
-from unweave.refine.layout import Layout
+from unweave.refine.layout import Layout, without_affine
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.refine.polish import Polished, polish
 from unweave.refine.prune import AFFORDABLE, plan_removals, prune, units_kept
@@ -33,9 +33,14 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
 """Rounds of removals that a slowly converging student may take."""
-NEARER, LONG = 0.3, 4
-"""A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
-usual number of steps at full width. One of another activation stays where it is."""
+LONG, PATIENCE = 4, 60
+"""A student that pruning did not bring to the end has so many times the usual number of steps at full width, as
+long as its residual halves over so many of them. One of another activation stays where it is."""
+NEARLY_AFFINE = 0.3
+"""Students of answers that bend less than this, relative to their spread, converge without the affine part: it
+ties units that are nearly linear to each other, and the fit crawls along."""
+CHEAP = 1e8
+"""Residuals times squared parameters up to which such a student is also pruned before it has converged."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -181,7 +186,6 @@ def narrow_down(
     deadline: float,
 ) -> tuple[Layout, Minimum]:
     """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
-
     accept = max(EXACT, 1.03 * floor)
     refit = Settings(
         target=max(1e-13, 0.3 * floor),
@@ -195,8 +199,26 @@ def narrow_down(
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
-    wide = layout
-    layout, fit = prune(
+    patient = replace(
+        full,
+        target=0.1 * accept,
+        max_steps=LONG * max_steps,
+        stall_above=0.0,
+        stall_gain=0.5,
+        stall_steps=PATIENCE,
+    )
+    nearly_affine = bend < NEARLY_AFFINE and floor == 0 and not layout.skips
+    if nearly_affine:
+        # often too ill-conditioned for early removals: converge on what bends, prune, go back to all of the answers
+        bent, seen = replace(layout, bent=True), without_affine(u, v)
+        fit = fit_layout(bent, start.parameters, u, seen, settings=patient)
+        if fit.rms <= accept:
+            bent, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=deadline)
+        bent = replace(bent, bent=False)
+        fit = fit_layout(bent, fit.parameters, u, v, settings=refit)
+        if fit.rms <= accept or v.size * layout.num_parameters**2 > CHEAP:
+            return bent, fit
+    narrow, fit = prune(
         layout,
         start,
         u,
@@ -207,27 +229,15 @@ def narrow_down(
         affordable=affordable,
         deadline=deadline,
     )
-    if fit.rms <= accept or floor > 0:
-        return layout, fit
-
-    def converge(layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
-        layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
-        if fit.rms > accept:
-            return layout, fit
-        return prune(
-            layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
-        )
-
-    layout, fit = converge(layout, fit)
-    if accept < fit.rms < NEARER * start.rms and time.monotonic() < deadline:
-        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
-        patient = replace(full, max_steps=LONG * max_steps)
-        whole = fit_layout(wide, start.parameters, u, v, settings=patient)
-        if whole.rms <= accept:
-            return prune(
-                wide, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
-            )
-    return layout, fit
+    if fit.rms <= accept or floor > 0 or nearly_affine:
+        return narrow, fit
+    # units of little effect may have gone with the surplus ones: converge at full width, however slowly
+    whole = fit_layout(layout, start.parameters, u, v, settings=patient)
+    if whole.rms > accept:
+        layout, whole = _walk_down(narrow, fit, u, v, accept, affordable, full, deadline)
+    if whole.rms > accept:
+        return layout, whole
+    return prune(layout, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline)
 
 
 def _walk_down(
