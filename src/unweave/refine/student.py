@@ -40,7 +40,8 @@ NEARLY_AFFINE = 0.3
 """Students of answers that bend less than this, relative to their spread, converge without the affine part: it
 ties units that are nearly linear to each other, and the fit crawls along."""
 CHEAP = 1e8
-"""Residuals times squared parameters up to which such a student is also pruned before it has converged."""
+"""Residuals times squared parameters up to which such a student begins with all of the answers, and is also pruned
+before it has converged."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -51,22 +52,33 @@ NEGLIGIBLE = 1e-13
 
 @dataclass(frozen=True)
 class Student:
-    """A fitted student in its standard coordinates."""
+    """A fitted student in its standard coordinates; ``affine`` completes one that was fitted without."""
 
     standard: Standard
     layout: Layout
     parameters: np.ndarray
+    affine: np.ndarray | None = None
 
     def network(self, activation: str) -> Network | None:
         """The student in the coordinates of the data, where its form has a plain network."""
         form = Form.of(activation)
-        plain = None if form.skips else form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
+        plain = (
+            None
+            if form.skips or self.affine is not None
+            else form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
+        )
         return None if plain is None else self.standard.undo(plain.network)
 
     def fresh_residual(self, x: np.ndarray, y: np.ndarray) -> float:
         """Root mean square residual at other points, relative to the spread of those it was fitted to."""
-        predicted = self.layout.forward(self.parameters, self.standard.inputs(x))
-        return float(np.sqrt(np.mean((predicted - self.standard.outputs(y)) ** 2)))
+        return self.residual(self.standard.inputs(x), self.standard.outputs(y))
+
+    def residual(self, u: np.ndarray, v: np.ndarray) -> float:
+        """The same at points in standard coordinates."""
+        rest = self.layout.forward(self.parameters, u) - v
+        if self.affine is not None:
+            rest += np.hstack([u, np.ones((len(u), 1))]) @ self.affine
+        return float(np.sqrt(np.mean(rest**2)))
 
 
 @dataclass(frozen=True)
@@ -122,20 +134,21 @@ def try_student(
     num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0
     rest = slice(len(u) - num_held, None)
     held_u, held_v, u, v = u[rest], v[rest], u[: rest.start], v[: rest.start]
-    first = fit_layout(layout, draw_start(layout, u, v, rng), u, v, settings=settings)
-    attempt = Attempt(
-        activation,
-        widths,
-        len(x),
-        first.rms,
-        first.num_steps,
-        first.end,
-        Student(standard, layout, first.parameters),
-    )
-    if first.rms > (settings.stall_above if first.end == "steps" else promising):
+    start, seen, affine = draw_start(layout, u, v, rng), v, None
+    bent = _is_nearly_affine(layout, bend, floor) and v.size * layout.num_parameters**2 > CHEAP
+    if bent:
+        seen, settings = without_affine(u, v), replace(settings, target=PROMISING, stall_above=STALLED)
+    first = fit_layout(replace(layout, bent=bent), start, u, seen, settings=settings)
+    if bent:
+        design = np.hstack([u, np.ones((len(u), 1))])
+        affine = np.linalg.lstsq(design, v - layout.forward(first.parameters, u), rcond=None)[0]
+    student = Student(standard, layout, first.parameters, affine)
+    rms = first.rms * (spread_of(seen) if bent else 1.0)
+    attempt = Attempt(activation, widths, len(x), rms, first.num_steps, first.end, student)
+    if first.rms > (settings.stall_above if first.end == "steps" else settings.target):
         return None, attempt
-    most = MEMORISED if first.rms <= promising else MEMORISED_EARLY
-    if num_held and _rms(layout, first, held_u, held_v) > most * first.rms:
+    most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
+    if num_held and student.residual(held_u, held_v) > most * rms:
         return None, replace(attempt, end="memorised")
     layout, fit = narrow_down(
         layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline
@@ -163,8 +176,9 @@ def try_student(
     return found, replace(attempt, rms=polished.rms)
 
 
-def _rms(layout: Layout, fit: Minimum, u: np.ndarray, v: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((layout.forward(fit.parameters, u) - v) ** 2)))
+def _is_nearly_affine(layout: Layout, bend: float, floor: float) -> bool:
+    """Whether what bends is better fitted alone; forms with skips have their affine part apart already."""
+    return bend < NEARLY_AFFINE and floor == 0 and not layout.skips
 
 
 def _bend(u: np.ndarray, v: np.ndarray) -> float:
@@ -207,7 +221,7 @@ def narrow_down(
         stall_gain=0.5,
         stall_steps=PATIENCE,
     )
-    nearly_affine = bend < NEARLY_AFFINE and floor == 0 and not layout.skips
+    nearly_affine = _is_nearly_affine(layout, bend, floor)
     if nearly_affine:
         # often too ill-conditioned for early removals: converge on what bends, prune, go back to all of the answers
         bent, seen = replace(layout, bent=True), without_affine(u, v)
