@@ -35,10 +35,10 @@ class Settings:
     max_steps: int = 200
     damping: float = 1e-2
     geodesic: bool = True
-    difference: float = 0.01
+    difference: float = 0.1
     """Step of the second difference, as a fraction of v ..."""
     rounded: tuple[float, float] = (1e-7, 0.1)
-    """... and below this relative residual the longer one, which rounding spoils less."""
+    """... and below this relative residual the second of these, which rounding spoils less."""
     longest_bend: float = 1.5
     """Acceleration is skipped when |a| exceeds this multiple of |v|."""
     stall_above: float = 2e-3

@@ -33,15 +33,15 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
 MAX_WALK = 8
 """Rounds of removals that a slowly converging student may take."""
-LONG, PATIENCE = 4, 60
-"""A student that pruning did not bring to the end has so many times the usual number of steps at full width, as
-long as its residual halves over so many of them. One of another activation stays where it is."""
-NEARLY_AFFINE = 0.3
-"""Students of answers that bend less than this, relative to their spread, converge without the affine part: it
-ties units that are nearly linear to each other, and the fit crawls along."""
-CHEAP = 1e8
-"""Residuals times squared parameters up to which such a student begins with all of the answers, and is also pruned
-before it has converged."""
+NEARER, LONG = 0.3, 4
+"""A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
+usual number of steps at full width. One of another activation stays where it is."""
+NEARLY_AFFINE, CHEAP = 0.3, 1e8
+"""Students of answers that bend less than this, relative to their spread, are fitted without the affine part: it
+ties units that are nearly linear to each other, and the fit crawls along. Not so students of less than this many
+residuals times squared parameters, which are quickly pruned as they are."""
+PATIENCE, FINE = 60, 0.01
+"""Such a fit goes on at full width while its residual halves over so many steps, with this second difference."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -135,9 +135,10 @@ def try_student(
     rest = slice(len(u) - num_held, None)
     held_u, held_v, u, v = u[rest], v[rest], u[: rest.start], v[: rest.start]
     start, seen, affine = draw_start(layout, u, v, rng), v, None
-    bent = _is_nearly_affine(layout, bend, floor) and v.size * layout.num_parameters**2 > CHEAP
+    bent = _converges_bent(layout, v.size, bend, floor)
     if bent:
-        seen, settings = without_affine(u, v), replace(settings, target=PROMISING, stall_above=STALLED)
+        seen = without_affine(u, v)
+        settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
     first = fit_layout(replace(layout, bent=bent), start, u, seen, settings=settings)
     if bent:
         design = np.hstack([u, np.ones((len(u), 1))])
@@ -176,9 +177,10 @@ def try_student(
     return found, replace(attempt, rms=polished.rms)
 
 
-def _is_nearly_affine(layout: Layout, bend: float, floor: float) -> bool:
+def _converges_bent(layout: Layout, num_residuals: int, bend: float, floor: float) -> bool:
     """Whether what bends is better fitted alone; forms with skips have their affine part apart already."""
-    return bend < NEARLY_AFFINE and floor == 0 and not layout.skips
+    costly = num_residuals * layout.num_parameters**2 > CHEAP
+    return costly and bend < NEARLY_AFFINE and floor == 0 and not layout.skips
 
 
 def _bend(u: np.ndarray, v: np.ndarray) -> float:
@@ -200,6 +202,7 @@ def narrow_down(
     deadline: float,
 ) -> tuple[Layout, Minimum]:
     """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
+
     accept = max(EXACT, 1.03 * floor)
     refit = Settings(
         target=max(1e-13, 0.3 * floor),
@@ -210,29 +213,28 @@ def narrow_down(
     )
     affordable = AFFORDABLE * bend
     full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
-    if floor > 0:
-        refit = replace(refit, stationary_gain=1e-3, patience=3)
-        start = fit_layout(layout, start.parameters, u, v, settings=refit)
-    patient = replace(
-        full,
-        target=0.1 * accept,
-        max_steps=LONG * max_steps,
-        stall_above=0.0,
-        stall_gain=0.5,
-        stall_steps=PATIENCE,
-    )
-    nearly_affine = _is_nearly_affine(layout, bend, floor)
-    if nearly_affine:
-        # often too ill-conditioned for early removals: converge on what bends, prune, go back to all of the answers
+    if _converges_bent(layout, v.size, bend, floor):
+        # too ill-conditioned for early removals: converge on what bends, prune, go back to all of the answers
         bent, seen = replace(layout, bent=True), without_affine(u, v)
+        patient = replace(
+            full,
+            target=0.1 * accept,
+            max_steps=LONG * max_steps,
+            stall_above=0.0,
+            stall_gain=0.5,
+            stall_steps=PATIENCE,
+            difference=FINE,
+        )
         fit = fit_layout(bent, start.parameters, u, seen, settings=patient)
         if fit.rms <= accept:
             bent, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=deadline)
-        bent = replace(bent, bent=False)
-        fit = fit_layout(bent, fit.parameters, u, v, settings=refit)
-        if fit.rms <= accept or v.size * layout.num_parameters**2 > CHEAP:
-            return bent, fit
-    narrow, fit = prune(
+        layout = replace(bent, bent=False)
+        return layout, fit_layout(layout, fit.parameters, u, v, settings=refit)
+    if floor > 0:
+        refit = replace(refit, stationary_gain=1e-3, patience=3)
+        start = fit_layout(layout, start.parameters, u, v, settings=refit)
+    wide = layout
+    layout, fit = prune(
         layout,
         start,
         u,
@@ -243,15 +245,27 @@ def narrow_down(
         affordable=affordable,
         deadline=deadline,
     )
-    if fit.rms <= accept or floor > 0 or nearly_affine:
-        return narrow, fit
-    # units of little effect may have gone with the surplus ones: converge at full width, however slowly
-    whole = fit_layout(layout, start.parameters, u, v, settings=patient)
-    if whole.rms > accept:
-        layout, whole = _walk_down(narrow, fit, u, v, accept, affordable, full, deadline)
-    if whole.rms > accept:
-        return layout, whole
-    return prune(layout, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline)
+    if fit.rms <= accept or floor > 0:
+        return layout, fit
+
+    def converge(layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
+        layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
+        if fit.rms > accept:
+            return layout, fit
+        return prune(
+            layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+        )
+
+    layout, fit = converge(layout, fit)
+    if accept < fit.rms < NEARER * start.rms and time.monotonic() < deadline:
+        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
+        patient = replace(full, max_steps=LONG * max_steps)
+        whole = fit_layout(wide, start.parameters, u, v, settings=patient)
+        if whole.rms <= accept:
+            return prune(
+                wide, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+            )
+    return layout, fit
 
 
 def _walk_down(
