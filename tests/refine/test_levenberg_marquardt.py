@@ -9,7 +9,14 @@ from truth import random_network
 from unweave.comparison import compare
 from unweave.refine.accelerated import AcceleratedProblem
 from unweave.refine.layout import Layout
-from unweave.refine.levenberg_marquardt import Settings, descend, fit_network, minimise, spread_of
+from unweave.refine.levenberg_marquardt import (
+    HostExpansion,
+    Settings,
+    descend,
+    fit_network,
+    minimise,
+    spread_of,
+)
 from unweave.refine.polish import polish
 
 
@@ -49,6 +56,24 @@ def test_more_parameters_than_residuals_use_the_dual_system():
     found = minimise(lambda t: matrix @ t - right, lambda t: (matrix @ t - right, matrix), np.zeros(12))
     assert found.converged
     np.testing.assert_allclose(matrix @ found.parameters, right, atol=1e-11)
+
+
+def test_differences_are_coarser_where_rounding_would_spoil_them(monkeypatch):
+    network = random_network((3, 4, 1), "tanh", 5)
+    x = np.random.default_rng(6).standard_normal((200, 3))
+    y = network(x)
+    asked = []
+    propose = HostExpansion.propose
+
+    def watched(self, damping, **options):
+        asked.append((np.sqrt(self.loss / 200) / spread_of(y), options["difference"]))
+        return propose(self, damping, **options)
+
+    monkeypatch.setattr(HostExpansion, "propose", watched)
+    fit = fit_network(_perturbed(network, 7), x, y, settings=Settings(difference=0.01))
+    assert fit.converged
+    assert {difference for rms, difference in asked if rms > 1e-7} == {0.01}
+    assert {difference for rms, difference in asked if rms < 1e-7} == {0.1}
 
 
 def test_a_hopeless_fit_stops_by_itself():

@@ -8,8 +8,9 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.network import Network
-from unweave.refine import student
-from unweave.refine.student import NEARLY_AFFINE, try_student
+from unweave.refine import nearly_affine, student
+from unweave.refine.nearly_affine import NEARLY_AFFINE
+from unweave.refine.student import try_student
 
 
 def _scaled(sizes: tuple[int, ...], activation: str, seed: int, scale: float = 0.3) -> Network:
@@ -20,7 +21,7 @@ def _scaled(sizes: tuple[int, ...], activation: str, seed: int, scale: float = 0
 
 @pytest.mark.parametrize("activation", ["tanh", "sigmoid", "softplus"])
 def test_a_nearly_affine_network_comes_back_with_its_affine_part(activation, monkeypatch):
-    monkeypatch.setattr(student, "CHEAP", 0.0)
+    monkeypatch.setattr(nearly_affine, "CHEAP", 0.0)
     network = _scaled((4, 5, 1), activation, 1)
     x = np.random.default_rng(0).standard_normal((400, 4))
     y = network(x)
@@ -35,17 +36,28 @@ def test_a_nearly_affine_network_comes_back_with_its_affine_part(activation, mon
 @pytest.mark.parametrize("bent", [False, True])
 def test_only_nearly_affine_answers_are_fitted_by_what_bends(bent, monkeypatch):
     seen = []
-    fit_layout = student.fit_layout
+    fit_layout = student.fit_layout  # the first fit; what follows is in nearly_affine
 
     def watched(layout, *arguments, **options):
         seen.append(layout.bent)
         return fit_layout(layout, *arguments, **options)
 
     monkeypatch.setattr(student, "fit_layout", watched)
-    monkeypatch.setattr(student, "CHEAP", 0.0)
+    monkeypatch.setattr(nearly_affine, "CHEAP", 0.0)
     network = _scaled((4, 5, 1), "tanh", 1, 0.3 if bent else 3.0)
     x = np.random.default_rng(2).standard_normal((400, 4))
     found, attempt = try_student(x, network(x), "tanh", (9,), rng=np.random.default_rng(3))
     assert found is not None, attempt
-    assert any(seen) == bent
-    assert not seen[-1]
+    assert seen[0] == bent
+
+
+def test_a_student_fitted_without_the_affine_part_predicts_with_it(monkeypatch):
+    monkeypatch.setattr(nearly_affine, "CHEAP", 0.0)
+    network = _scaled((4, 8, 1), "tanh", 4)
+    rng = np.random.default_rng(5)
+    x, fresh = rng.standard_normal((300, 4)), rng.standard_normal((100, 4))
+    found, attempt = try_student(x, network(x), "tanh", (2,), rng=rng, max_steps=20)
+    assert found is None
+    assert attempt.student.affine is not None
+    assert attempt.student.fresh_residual(fresh, network(fresh)) < 2 * attempt.rms < 0.1
+    assert attempt.student.network("tanh") is None  # two units do not make up for the affine part

@@ -59,8 +59,8 @@ def plan(scope: Scope) -> list[Cell]:
             for scenario in SCENARIOS:
                 where = {"scenario": scenario, "m0": m0, "m1": m1}
                 cells += _cells(where, steps, trial, scope)
-    later = [c for c in cells if c.trial >= LARGE_TRIALS and c.number("m0") > printed.SIZES[0][0]]
-    return [c for c in cells if c not in set(later)] + later
+    least = printed.SIZES[0][0]
+    return sorted(cells, key=lambda c: c.trial >= LARGE_TRIALS and c.number("m0") > least)
 
 
 def _cells(where: dict, steps: int, trial: int, scope: Scope) -> list[Cell]:

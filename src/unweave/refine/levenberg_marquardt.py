@@ -25,6 +25,8 @@ from unweave.refine.layout import Layout
 Residual = Callable[[np.ndarray], np.ndarray]
 Linearise = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
+COARSE = 0.1
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -37,8 +39,8 @@ class Settings:
     geodesic: bool = True
     difference: float = 0.1
     """Step of the second difference, as a fraction of v ..."""
-    rounded: tuple[float, float] = (1e-7, 0.1)
-    """... and below this relative residual the second of these, which rounding spoils less."""
+    rounding: float = 1e-7
+    """... and at least ``COARSE`` below this relative residual, where rounding would spoil a finer one."""
     longest_bend: float = 1.5
     """Acceleration is skipped when |a| exceeds this multiple of |v|."""
     stall_above: float = 2e-3
@@ -148,7 +150,7 @@ def descend(problem: Expandable, start: Any, scale: float, settings: Settings | 
             return ended("time")
         if _has_stalled(history, s):
             return ended("stalled")
-        difference = s.difference if history[-1] > s.rounded[0] else s.rounded[1]
+        difference = s.difference if history[-1] > s.rounding else max(s.difference, COARSE)
         proposal = here.propose(
             damping, geodesic=s.geodesic, difference=difference, longest_bend=s.longest_bend
         )

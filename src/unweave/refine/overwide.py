@@ -403,13 +403,15 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
         return OverwideFit(
             surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, (), reason
         )
-    best = min(attempts, key=lambda a: a.rms, default=None)
-    if best is None:
-        return OverwideFit(None, float("inf"), False, len(pool.x), (), None, (), reason)
-    network = best.student.network(best.activation) if best.rms < SURROGATE else None
-    if network is not None:
-        reason = f"{reason}; a student reproduces the answers to {best.rms:.0e}, its parameters are its own"
-    return OverwideFit(network, best.rms, False, len(pool.x), tuple(attempts), None, (), reason)
+    rms = min((a.rms for a in attempts), default=float("inf"))
+    network = None
+    for attempt in sorted((a for a in attempts if a.rms < SURROGATE), key=lambda a: a.rms):
+        network = attempt.student.network(attempt.activation)
+        if network is not None:
+            rms = attempt.rms
+            reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
+            break
+    return OverwideFit(network, rms, False, len(pool.x), tuple(attempts), None, (), reason)
 
 
 def _affordable(x: np.ndarray, y: np.ndarray, candidate: Candidate, widths: tuple[int, ...]) -> bool:

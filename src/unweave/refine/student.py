@@ -17,6 +17,7 @@ from unweave.network import Network
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout, without_affine
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
+from unweave.refine.nearly_affine import FINE, best_affine, is_fitted_bent, narrow_down_bent
 from unweave.refine.polish import Polished, polish
 from unweave.refine.prune import AFFORDABLE, plan_removals, prune, units_kept
 from unweave.refine.standard import Standard
@@ -36,12 +37,6 @@ MAX_WALK = 8
 NEARER, LONG = 0.3, 4
 """A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
 usual number of steps at full width. One of another activation stays where it is."""
-NEARLY_AFFINE, CHEAP = 0.3, 1e8
-"""Students of answers that bend less than this, relative to their spread, are fitted without the affine part: it
-ties units that are nearly linear to each other, and the fit crawls along. Not so students of less than this many
-residuals times squared parameters, which are quickly pruned as they are."""
-PATIENCE, FINE = 60, 0.01
-"""Such a fit goes on at full width while its residual halves over so many steps, with this second difference."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -62,11 +57,9 @@ class Student:
     def network(self, activation: str) -> Network | None:
         """The student in the coordinates of the data, where its form has a plain network."""
         form = Form.of(activation)
-        plain = (
-            None
-            if form.skips or self.affine is not None
-            else form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
-        )
+        if form.skips or self.affine is not None:
+            return None
+        plain = form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
         return None if plain is None else self.standard.undo(plain.network)
 
     def fresh_residual(self, x: np.ndarray, y: np.ndarray) -> float:
@@ -135,14 +128,13 @@ def try_student(
     rest = slice(len(u) - num_held, None)
     held_u, held_v, u, v = u[rest], v[rest], u[: rest.start], v[: rest.start]
     start, seen, affine = draw_start(layout, u, v, rng), v, None
-    bent = _converges_bent(layout, v.size, bend, floor)
+    bent = is_fitted_bent(layout, v.size, bend, floor)
     if bent:
         seen = without_affine(u, v)
         settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
     first = fit_layout(replace(layout, bent=bent), start, u, seen, settings=settings)
     if bent:
-        design = np.hstack([u, np.ones((len(u), 1))])
-        affine = np.linalg.lstsq(design, v - layout.forward(first.parameters, u), rcond=None)[0]
+        affine, _ = best_affine(u, v - layout.forward(first.parameters, u))
     student = Student(standard, layout, first.parameters, affine)
     rms = first.rms * (spread_of(seen) if bent else 1.0)
     attempt = Attempt(activation, widths, len(x), rms, first.num_steps, first.end, student)
@@ -152,7 +144,7 @@ def try_student(
     if num_held and student.residual(held_u, held_v) > most * rms:
         return None, replace(attempt, end="memorised")
     layout, fit = narrow_down(
-        layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline
+        layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline, bent=bent
     )
     attempt = replace(
         attempt,
@@ -177,17 +169,9 @@ def try_student(
     return found, replace(attempt, rms=polished.rms)
 
 
-def _converges_bent(layout: Layout, num_residuals: int, bend: float, floor: float) -> bool:
-    """Whether what bends is better fitted alone; forms with skips have their affine part apart already."""
-    costly = num_residuals * layout.num_parameters**2 > CHEAP
-    return costly and bend < NEARLY_AFFINE and floor == 0 and not layout.skips
-
-
 def _bend(u: np.ndarray, v: np.ndarray) -> float:
     """The residual of the best affine function: what there is to explain by units."""
-    design = np.hstack([u, np.ones((len(u), 1))])
-    rest = v - design @ np.linalg.lstsq(design, v, rcond=None)[0]
-    return float(np.sqrt(np.mean(rest**2))) / spread_of(v)
+    return float(np.sqrt(np.mean(best_affine(u, v)[1] ** 2))) / spread_of(v)
 
 
 def narrow_down(
@@ -200,9 +184,12 @@ def narrow_down(
     floor: float,
     max_steps: int,
     deadline: float,
+    bent: bool = False,
 ) -> tuple[Layout, Minimum]:
-    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune."""
+    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune.
 
+    ``bent``: ``start`` was fitted without the affine part, and so the student converges (``nearly_affine``).
+    """
     accept = max(EXACT, 1.03 * floor)
     refit = Settings(
         target=max(1e-13, 0.3 * floor),
@@ -213,23 +200,8 @@ def narrow_down(
     )
     affordable = AFFORDABLE * bend
     full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
-    if _converges_bent(layout, v.size, bend, floor):
-        # too ill-conditioned for early removals: converge on what bends, prune, go back to all of the answers
-        bent, seen = replace(layout, bent=True), without_affine(u, v)
-        patient = replace(
-            full,
-            target=0.1 * accept,
-            max_steps=LONG * max_steps,
-            stall_above=0.0,
-            stall_gain=0.5,
-            stall_steps=PATIENCE,
-            difference=FINE,
-        )
-        fit = fit_layout(bent, start.parameters, u, seen, settings=patient)
-        if fit.rms <= accept:
-            bent, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=deadline)
-        layout = replace(bent, bent=False)
-        return layout, fit_layout(layout, fit.parameters, u, v, settings=refit)
+    if bent:
+        return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
