@@ -32,20 +32,18 @@ from unweave.methods.hessian_span_stated import (
     find_vectors,
     gradient_energy,
 )
-from unweave.network import Network
 from unweave.oracles.meter import Meter
-from unweave.oracles.saved_network import from_network
 from unweave.probes.derivatives import Differences, estimate_hessians
 
 Function = Callable[[np.ndarray], float]
 
 
-def plain_function(network: Network) -> Function:
+def plain_function(truth: Truth) -> Function:
     """``f`` of one point, as a line of NumPy."""
-    (a, b, c), (theta, tau, c0) = network.weights, network.biases
-    if network.activations[0] == "tanh":
-        return lambda x: float(c[0] @ np.tanh(b @ np.tanh(a @ x + theta) + tau) + c0[0])
-    return lambda x: float(c[0] @ _sigmoid(b @ _sigmoid(a @ x + theta) + tau) + c0[0])
+    (a, b, _), theta, tau = truth.network.weights, truth.theta, truth.tau
+    if truth.activation == "tanh":
+        return lambda x: float(np.sum(np.tanh(b @ np.tanh(a @ x + theta) + tau)))
+    return lambda x: float(np.sum(_sigmoid(b @ (_sigmoid(a @ x + theta) - 0.5) + tau) - 0.5))
 
 
 def draw_points(count: int, m0: int, rng: np.random.Generator) -> np.ndarray:
@@ -104,17 +102,20 @@ def loop_vectors(
 
 
 def loop_clusters(vectors: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """k-means++, ten runs, on vectors whose largest entry is made positive."""
+    """k-means++ as scikit-learn has it, ten runs, on vectors whose largest entry is made positive."""
     data = np.array([u * np.sign(u[np.argmax(np.abs(u))]) for u in vectors])
     best, least = data[:count], np.inf
     for _ in range(10):
         chosen = [int(rng.integers(len(data)))]
         nearest = np.array([_square(u - data[chosen[0]]) for u in data])
         for _ in range(1, count):
-            chosen.append(int(rng.choice(len(data), p=nearest / nearest.sum())))
-            nearest = np.array(
-                [min(a, _square(u - data[chosen[-1]])) for a, u in zip(nearest, data, strict=True)]
-            )
+            left = {}
+            for i in rng.choice(len(data), 2 + int(np.log(count)), p=nearest / nearest.sum()):
+                left[int(i)] = np.array(
+                    [min(a, _square(u - data[i])) for a, u in zip(nearest, data, strict=True)]
+                )
+            chosen.append(min(left, key=lambda i: left[i].sum()))
+            nearest = left[chosen[-1]]
         centres = data[chosen].copy()
         for _ in range(300):
             labels = np.array([int(np.argmin(np.sum((centres - u) ** 2, axis=1))) for u in data])
@@ -186,7 +187,7 @@ class Clock:
 def compare(scenario: str, m0: int, m1: int, seed: int, options: StatedOptions) -> None:
     """Each stage by both, from the same inputs and random numbers."""
     truth = Truth.draw(scenario, m0, m1, seed)
-    f, meter = plain_function(truth.network), Meter(from_network(truth.network), remember=False)
+    f, meter = plain_function(truth), Meter(truth.oracle(), remember=False)
     differences = Differences("forward", options.step, options.step)
     points = draw_points(options.num_hessians, m0, np.random.default_rng(seed))
     slow, fast = Clock(1), Clock(3)

@@ -23,7 +23,6 @@ from unweave.methods.hessian_span_stated import (
     gradient_energy,
 )
 from unweave.oracles.meter import Meter
-from unweave.oracles.saved_network import from_network
 from unweave.probes.derivatives import Differences, estimate_hessians
 
 OPTIONS = StatedOptions(num_hessians=150, num_starts=80, descent_steps=200)
@@ -51,7 +50,7 @@ def measured(cell: Cell) -> dict[tuple[str, float | None], float]:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_as_stated_agrees_with_the_plain_transcription(scenario):
     truth = Truth.draw(scenario, 8, 3, 11)
-    f, meter = reference.plain_function(truth.network), Meter(from_network(truth.network), remember=False)
+    f, meter = reference.plain_function(truth), Meter(truth.oracle(), remember=False)
     points = reference.draw_points(OPTIONS.num_hessians, 8, np.random.default_rng(1))
     hessians = estimate_hessians(meter, points, STEPS)[:, 0]
     plain = reference.loop_hessians(f, points[:20], 1e-5)
@@ -71,8 +70,8 @@ def test_the_descent_takes_the_stated_steps(scenario):
     model = Deparametrised(truth.rows, profiles, act.get(truth.activation), free_outputs=False)
     x = rng.standard_normal((80, 6))
     y, start = truth.network(x)[:, 0], draw_start(model, rng)
-    found, loss = descend(model, start, x, y, rate=0.025, num_steps=200)
-    slow = reference.loop_descent(model, start, x, y, 0.025, 200)
+    found, loss = descend(model, start, x, y, rate=0.025, num_steps=3000)
+    slow = reference.loop_descent(model, start, x, y, 0.025, 3000)
     assert np.max(np.abs(found - slow)) < 1e-12
     assert loss < float(np.mean(y**2))
 
@@ -122,6 +121,7 @@ def test_the_scenarios_are_those_of_the_paper():
         slopes = act.get(truth.activation).first(truth.theta, np)
         assert np.allclose(np.abs(np.sum(entangle(truth.network) * truth.entangled, axis=1)), 1.0)
         assert truth.network(x).shape == (1, 1)
+        assert truth.oracle()(x) == pytest.approx(truth.network(x), abs=1e-14)
         assert np.all(slopes > 0)
     deviation = np.linalg.svd(Truth.draw("POD/tanh", 30, 3, 2).rows, compute_uv=False) - 1
     assert np.linalg.norm(deviation) == pytest.approx(0.3, abs=0.05)

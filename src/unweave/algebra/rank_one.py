@@ -214,13 +214,17 @@ def cluster_directions(
 
 
 def _spread_centres(data: np.ndarray, num_clusters: int, rng: np.random.Generator) -> np.ndarray:
+    """Greedy k-means++: of ``2 + log k`` candidates, drawn by squared distance, the one that leaves the least."""
+    num_candidates = 2 + int(np.log(num_clusters))
     chosen = [int(rng.integers(len(data)))]
     nearest = _squared_distances(data, data[chosen])[:, 0]
     for _ in range(1, num_clusters):
         total = nearest.sum()
-        odds = nearest / total if total > 0 else None
-        chosen.append(int(rng.choice(len(data), p=odds)))
-        nearest = np.minimum(nearest, _squared_distances(data, data[chosen[-1:]])[:, 0])
+        candidates = rng.choice(len(data), num_candidates, p=nearest / total if total > 0 else None)
+        left = np.minimum(nearest[:, None], _squared_distances(data, data[candidates]))
+        best = int(np.argmin(left.sum(axis=0)))
+        chosen.append(int(candidates[best]))
+        nearest = left[:, best]
     return data[chosen].copy()
 
 

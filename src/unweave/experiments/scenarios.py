@@ -12,6 +12,7 @@ import numpy as np
 
 from unweave import activations as act
 from unweave.network import Network
+from unweave.oracles.python_callable import CallableOracle
 
 SCENARIOS = ("POD/sigmoid", "POD/tanh", "sphere/sigmoid", "sphere/tanh")
 
@@ -46,6 +47,20 @@ class Truth:
     def draw(scenario: str, m0: int, m1: int, seed: int) -> Truth:
         geometry, activation = scenario.lower().split("/")
         return Truth(paper_network(m0, m1, geometry, activation, seed), activation)
+
+    def oracle(self) -> CallableOracle:
+        """The function evaluated as the paper writes it, each unit centred.
+
+        The same function as ``network``, whose biases hold the halves of sigmoid - 1/2, but with smaller sums: second
+        differences of step 1e-5 see their rounding.
+        """
+        (a, b, _), theta, tau = self.network.weights, self.theta, self.tau
+        phi = np.tanh if self.activation == "tanh" else _centred_sigmoid
+
+        def answer(x: np.ndarray) -> np.ndarray:
+            return np.sum(phi(phi(x @ a.T + theta) @ b.T + tau), axis=1, keepdims=True)
+
+        return CallableOracle(f"network {self.network.describe()}", a.shape[1], 1, "float64", answer)
 
     @property
     def rows(self) -> np.ndarray:
@@ -82,6 +97,11 @@ def second_shifts(network: Network) -> np.ndarray:
 def squared_distances(vectors: np.ndarray, others: np.ndarray) -> np.ndarray:
     """``min |u -+ w|^2`` over unit vectors w in ``others``, for each unit vector u."""
     return 2 - 2 * np.minimum(np.max(np.abs(vectors @ others.T), axis=1), 1.0)
+
+
+def _centred_sigmoid(s: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # far out it is 0 - 1/2, as it should
+        return 1 / (1 + np.exp(-s)) - 0.5
 
 
 def _columns(dimension: int, count: int, geometry: str, rng: np.random.Generator) -> np.ndarray:

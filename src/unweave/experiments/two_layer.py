@@ -28,7 +28,6 @@ from unweave.methods.hessian_span_stated import (
 )
 from unweave.network import Network
 from unweave.oracles.meter import Meter
-from unweave.oracles.saved_network import from_network
 from unweave.probes.derivatives import Differences
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ def _drawn(scenario: str, m0: int, m1: int, trial: int, seed: int) -> Truth:
 def _found(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple[StatedWeights, int, float]:
     """The weights as stated, with queries and seconds; kept for the next study of the same network."""
     truth = _drawn(scenario, m0, m1, trial, seed)
-    meter, watch = Meter(from_network(truth.network), remember=False), Stopwatch()
+    meter, watch = Meter(truth.oracle(), remember=False), Stopwatch()
     rng = np.random.default_rng([seed, trial, 200])
     with watch.running():
         found = find_weights(meter, (m0, m1), rng, StatedOptions())
@@ -133,7 +132,7 @@ def _identified(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple
 
     truth, watch = _drawn(scenario, m0, m1, trial, seed), Stopwatch()
     with watch.running():
-        found = identify(from_network(truth.network), seed=seed)
+        found = identify(truth.oracle(), seed=seed)
     return found, watch.seconds
 
 
@@ -162,7 +161,7 @@ def _fit(
     truth: Truth, rows: np.ndarray, entangled: np.ndarray, cell: Cell
 ) -> tuple[list[Measured], int, float]:
     """Sec. 6.2 from given weights; with queries and seconds."""
-    meter, watch = Meter(from_network(truth.network), remember=False), Stopwatch()
+    meter, watch = Meter(truth.oracle(), remember=False), Stopwatch()
     options = StatedOptions(descent_steps=cell.number("steps"))
     rng = np.random.default_rng([*cell.seeds, 202])
     with watch.running():
@@ -219,7 +218,7 @@ def _identify(cell: Cell, truth: Truth) -> list[Measured]:
 
 def _trajectories(cell: Cell, truth: Truth) -> list[Measured]:
     """``|grad f(t w)|`` along the found weights, by the layer they belong to."""
-    meter = Meter(from_network(truth.network), remember=False)
+    meter = Meter(truth.oracle(), remember=False)
     if cell.column == AS_STATED:
         weights, queries, seconds = _found(*_network_key(cell))
         vectors = weights.vectors

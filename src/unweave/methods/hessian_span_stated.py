@@ -21,6 +21,7 @@ from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian_span_layers import Deparametrised
 from unweave.oracles.meter import Meter
 from unweave.probes.derivatives import Differences, estimate_gradients, estimate_hessians
+from unweave.refine.long_descent import descend_plainly
 
 BLOCK = 8
 """Hessians asked for at a time: their questions stay in the cache, those of a thousand would fill a gigabyte."""
@@ -160,43 +161,29 @@ def draw_start(model: Deparametrised, rng: np.random.Generator) -> np.ndarray:
 
 
 def descend(
-    model: Deparametrised,
-    start: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    rate: float,
-    num_steps: int,
-    stall: float = 1e-13,
+    model: Deparametrised, start: np.ndarray, x: np.ndarray, y: np.ndarray, *, rate: float, num_steps: int
 ) -> tuple[np.ndarray, float]:
-    """Plain gradient descent on the mean square error over D1, D2, D3, w and z.
+    """Plain gradient descent on the mean square error over D1, D2, D3, w and z: the last iterate and its error."""
+    t, profiles = x @ model.rows.T, model.profiles
+    fixed = np.zeros(len(profiles) + 1)
 
-    Stops early when the loss has not fallen by a relative ``stall`` over a thousand steps.
-    """
-    p, t = start.copy(), x @ model.rows.T
-    d1, d2, d3, w, z, *_ = model.split(p)
-    last, loss = np.inf, np.inf
-    profiles, factor = model.profiles, 2 * rate / len(y)
-    for step in range(num_steps):
+    def gradient(p: np.ndarray) -> np.ndarray:
+        d1, d2, d3, w, z, *_ = model.split(p)
         g, g1 = _centred(model.phi, t * d3 + w)
         q = (g * d2) @ profiles.T
         h, h1 = _centred(model.phi, q * d1 + z)
-        r = np.sum(h, axis=1) - y
-        if step % 1000 == 0:
-            loss = float(r @ r) / len(r)
-            if not np.isfinite(loss) or loss == 0.0 or last - loss <= stall * loss:
-                return p, loss
-            last = loss
-        h1 *= (factor * r)[:, None]
+        h1 *= (2 / len(y) * (np.sum(h, axis=1) - y))[:, None]
         back = (h1 * d1) @ profiles
         outer = back * d2
         outer *= g1
-        change_2 = np.einsum("ij,ij->j", back, g)
-        d1 -= np.einsum("ij,ij->j", h1, q)
-        d2 -= change_2
-        d3 -= np.einsum("ij,ij->j", outer, t)
-        w -= np.sum(outer, axis=0)
-        z -= np.sum(h1, axis=0)
+        over_samples = [np.einsum("ij,ij->j", a, b) for a, b in ((h1, q), (back, g), (outer, t))]
+        return np.concatenate([*over_samples, np.sum(outer, axis=0), np.sum(h1, axis=0), fixed])
+
+    def curvature(p: np.ndarray) -> np.ndarray:
+        jacobian = model.linearise(p, t)[1]
+        return 2 / len(y) * jacobian.T @ jacobian
+
+    p = descend_plainly(gradient, curvature, start, rate=rate, num_steps=num_steps)
     r = model.linearise(p, t)[0] - y
     return p, float(r @ r) / len(r)
 
