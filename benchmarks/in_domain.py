@@ -3,6 +3,7 @@
     python benchmarks/in_domain.py --quick            # a few minutes: one or two trials a cell
     python benchmarks/in_domain.py --cells shallow two-layers --trials 20
     python benchmarks/in_domain.py --gpu              # the cells that want an accelerator
+    python benchmarks/in_domain.py --cells sizes      # against the number of parameters
 
 A trial counts as exact when every parameter agrees to 1e-8 relative after alignment, widths not given and the
 depth unknown up to the limit stated in the cell. Times are CPU seconds (wall seconds with --gpu).
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import resource
 import time
 import warnings
 from collections.abc import Callable
@@ -213,6 +215,18 @@ def large(num_trials: int, quick: bool) -> list[Trial]:
     ]
 
 
+def sizes(num_trials: int, quick: bool) -> list[Trial]:
+    """Two layers of growing size: time, memory and success against the number of parameters."""
+    trials = []
+    for d in (8, 12) if quick else (8, 12, 18, 25, 36, 45, 57):
+        networks = [
+            random_network((d, d, d // 2, 1), "tanh", k) for k in range(FIRST_SEED, FIRST_SEED + num_trials)
+        ]
+        name = f"size {networks[0].num_parameters:5d} {d}-{d}-{d // 2}"
+        trials += [Trial(name, network, in_ball(d), 15) for network in networks]
+    return trials
+
+
 CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
     "shallow": shallow,
     "two-layers": two_layers,
@@ -221,7 +235,10 @@ CELLS: dict[str, Callable[[int, bool], list[Trial]]] = {
     "trained": trained,
     "inexact": inexact,
     "large": large,
+    "sizes": sizes,
 }
+SLOW = ("large", "sizes")
+"""Only when asked for."""
 
 
 def run(trial: Trial, seed: int, time_limit: float) -> dict:
@@ -255,9 +272,22 @@ def run(trial: Trial, seed: int, time_limit: float) -> dict:
         "cpu": cpu,
         "wall": wall,
         "times_bound": bound,
+        "gigabytes": peak_gigabytes(),
         "reason": finding.reason,
         "hidden": None if finding.network is None else finding.network.hidden,
     }
+
+
+def peak_gigabytes() -> float:
+    """The most memory this process has held: on the accelerator where there is one, else at all."""
+    import jax
+
+    from unweave.refine.devices import has_accelerator
+
+    if has_accelerator():
+        statistics = jax.devices()[0].memory_stats() or {}
+        return statistics.get("peak_bytes_in_use", 0) / 1e9
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | None:
@@ -330,6 +360,7 @@ def report(cell: str, rows: list[dict]) -> str:
         f"{cell:42s} {exact:3d}/{len(rows):<3d} false {false}  samples/parameter {np.median(samples):5.2f} "
         f"(max {max(samples):5.2f})  worst exact {max([r['error'] for r in rows if r['exact']], default=np.nan):7.1e}"
         f"  cpu {np.median([r['cpu'] for r in rows]):6.2f} s  wall {np.median([r['wall'] for r in rows]):6.2f} s"
+        f"  peak {max(r['gigabytes'] for r in rows):5.2f} GB"
     )
     return line + (f"  error / Cramer-Rao {np.median(bounds):.2f}" if bounds else "")
 
@@ -354,7 +385,7 @@ def main() -> None:
         sizes = (10, 20, 30, 44) if arguments.quick else (10, 20, 30, 44, 53, 60, 80, 110)
         time_steps(sizes, arguments.devices)
         return
-    cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c != "large"])
+    cells = arguments.cells or (["large"] if arguments.gpu else [c for c in CELLS if c not in SLOW])
     num_trials = arguments.trials or (1 if arguments.quick or arguments.gpu else 5)
     for name in cells:
         rows: dict[str, list[dict]] = {}

@@ -8,6 +8,7 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.domains import Ball, Box, Normal
+from unweave.methods import in_domain
 from unweave.methods.base import Problem
 from unweave.methods.in_domain import InDomain, recover_from_samples
 from unweave.network import Network
@@ -93,6 +94,21 @@ def test_a_float32_model_is_read_to_its_precision():
     )
     assert finding.network is not None, finding.reason
     assert compare(truth, finding.network).max_relative_error < 1e-5
+
+
+def test_rounded_answers_are_asked_for_until_parameters_are_sharp(monkeypatch):
+    """Where rounding leaves parameters coarse, more points are bought, a bounded number of times."""
+    truth, rounded = random_network((6, 5, 1), "tanh", 54), Precision(6e-8, 1.0, "float32")
+    ends = []
+    for sharp in (1.0, 1e-9):
+        monkeypatch.setattr(in_domain, "SHARP", sharp)
+        ends.append(_recover(truth, ("tanh",), Ball(4.0), precision=rounded, max_depth=1, dtype="float32"))
+    (few, first), (many, second) = ends
+    assert second.ledger.total <= in_domain.MOST * first.ledger.total
+    assert many.details["num_points"] == in_domain.MOST * few.details["num_points"]
+    assert np.max(many.details["standard_errors"]) < 0.5 * np.max(few.details["standard_errors"])
+    errors = [compare(truth, found.network).max_relative_error for found in (few, many)]
+    assert errors[1] < 0.7 * errors[0]
 
 
 def test_samples_alone_suffice():

@@ -25,12 +25,15 @@ from unweave.oracles.meter import Meter
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
+from unweave.refine.polish import polish
 
 STAGE = "points in the domain"
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
+SHARP, MOST = 1e-5, 16
+"""Rounded answers: parameters that are not known to this are fitted to more points, so many times at most."""
 
 
 class InDomain:
@@ -62,8 +65,10 @@ class InDomain:
             empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
             pool = Pool(*empty, more_points)
             found = _recover(pool, problem, self.effort)
-            if found.network is None or not found.network.hidden or problem.precision.relative < COARSE:
+            if found.network is None or not found.network.hidden:
                 return found
+            if problem.precision.relative < COARSE:
+                return _sharpen(pool, problem, found)
             return _recover_from_more(pool, problem, self.effort, found)
 
 
@@ -124,6 +129,33 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
     if again.network is None:
         return first
     return replace(again, alternatives={**first.alternatives, **again.alternatives})
+
+
+def _sharpen(pool: Pool, problem: Problem, found: Finding) -> Finding:
+    """Rounded answers (float32): as many more points as bring the standard errors of the parameters to ``SHARP``."""
+    network, noise = found.network, problem.precision.noise
+    errors = found.details.get("standard_errors")
+    if network is None or errors is None or noise == 0 or found.undetermined:
+        return found
+    # the worst of many units is one and a half to two standard errors away
+    more = (2 * _worst_unit(network, errors) / SHARP) ** 2
+    if not more > 1:
+        return found
+    x, y = pool.take(int(min(more, MOST) * len(pool.x)))
+    polished = polish(network, x, y, noise=noise)
+    changed = {"standard_errors": polished.standard_errors, "singular_values": polished.singular_values}
+    return replace(
+        found, network=polished.network, details={**found.details, **changed, "num_points": len(x)}
+    )
+
+
+def _worst_unit(network: Network, errors: np.ndarray) -> float:
+    """The largest of ``errors`` (in the order of ``flat``) relative to the largest parameter of the same unit."""
+    of_each, worst = network.with_flat(errors), 0.0
+    for w, b, dw, db in zip(network.weights, network.biases, of_each.weights, of_each.biases, strict=True):
+        size = np.maximum(np.max(np.abs(w), axis=1), np.abs(b))
+        worst = max(worst, float(np.max(np.maximum(np.max(dw, axis=1), db) / np.maximum(size, 1e-300))))
+    return worst
 
 
 def _candidates(problem: Problem) -> list[Candidate]:

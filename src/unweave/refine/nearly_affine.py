@@ -53,7 +53,7 @@ def narrow_down_bent(
 
     Early removals, the usual way, end in other minima of these ill-conditioned fits.
     """
-    bent, seen = replace(layout, bent=True), without_affine(u, v)
+    bent, seen, refit = replace(layout, bent=True), without_affine(u, v), replace(refit, difference=FINE)
     patient = replace(
         refit,
         target=0.1 * accept,
@@ -62,7 +62,6 @@ def narrow_down_bent(
         stall_gain=0.5,
         stall_steps=PATIENCE,
         patience=8,
-        difference=FINE,
     )
     fit = fit_layout(bent, start.parameters, u, seen, settings=patient)
     if fit.rms <= accept:
