@@ -24,6 +24,7 @@ from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
+from unweave.refine.nearly_affine import best_affine
 from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
 from unweave.refine.polish import polish
 
@@ -209,9 +210,8 @@ def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
 
 def _bend(x: np.ndarray, y: np.ndarray) -> float:
     """Root mean square deviation from the best affine function, relative to the spread."""
-    design = np.hstack([x, np.ones((len(x), 1))])
-    rest = y - design @ np.linalg.lstsq(design, y, rcond=None)[0]
-    return float(np.sqrt(np.sum(rest**2) / max(len(x) - design.shape[1], 1) / y.shape[1])) / spread_of(y)
+    rest = best_affine(x, y)[1]
+    return float(np.sqrt(np.sum(rest**2) / max(len(x) - x.shape[1] - 1, 1) / y.shape[1])) / spread_of(y)
 
 
 def _fit_affine(pool: Pool, noise: float) -> Network | None:
@@ -219,10 +219,9 @@ def _fit_affine(pool: Pool, noise: float) -> Network | None:
     x, y = pool.take(2 * (pool.x.shape[1] + 2))
     if len(x) < x.shape[1] + 3:
         return None
-    design = np.hstack([x, np.ones((len(x), 1))])
-    coefficients = np.linalg.lstsq(design, y, rcond=None)[0].T
     if _bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
         return None
+    coefficients = best_affine(x, y)[0].T
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
 
 
