@@ -12,7 +12,6 @@ depth unknown up to the limit stated in the cell. Times are CPU seconds (wall se
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import resource
 import time
@@ -22,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from scenarios import paper_network, random_mlp
 
 from unweave.comparison import compare
 from unweave.domains import Ball, Domain, Normal
@@ -71,38 +71,6 @@ class Model:
         return y + self._trial.noise * self._rng.standard_normal(y.shape)
 
 
-def random_network(sizes: tuple[int, ...], activation: str, seed: int) -> Network:
-    """Free norms, biases and output weights; rows uniform in direction."""
-    rng = np.random.default_rng([seed, *sizes])
-    gain, last = 2.0 if activation == "sigmoid" else 1.0, len(sizes) - 2
-    weights, biases = [], []
-    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
-        rows = rng.standard_normal((fan_out, fan_in))
-        rows *= rng.uniform(0.7, 1.6, (fan_out, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)
-        weights.append(rows * (np.sqrt(fan_in) if i == last else gain))
-        biases.append(0.3 * rng.standard_normal(fan_out))
-    return Network(weights, biases, [activation] * last + ["identity"])
-
-
-def paper_network(m0: int, m1: int, kind: str, activation: str, seed: int) -> Network:
-    """The scenarios of Fornasier, Klock and Rauchensteiner: unit columns, biases of variance 0.01, sum on top."""
-    rng = np.random.default_rng([seed, m0, m1, len(kind)])
-    a, b = rng.standard_normal((m0, m0)), rng.standard_normal((m1, m0))
-    if kind == "POD":
-        u, values, vt = np.linalg.svd(a)
-        deviation = values - values.mean()
-        a = (u * (1 + 0.3 * deviation / np.linalg.norm(deviation))) @ vt
-    a /= np.linalg.norm(a, axis=1, keepdims=True)
-    b /= np.linalg.norm(b, axis=1, keepdims=True)
-    shift = 0.5 if activation == "sigmoid" else 0.0  # the paper's unit is sigmoid - 1/2
-    theta, tau = 0.1 * rng.standard_normal(m0), 0.1 * rng.standard_normal(m1)
-    return Network(
-        [a, b, np.ones((1, m1))],
-        [theta, tau - shift * b.sum(axis=1), [-shift * m1]],
-        [activation] * 2 + ["identity"],
-    )
-
-
 def trained_network(hidden: tuple[int, ...], activation: str, data: str, solver: str, seed: int) -> Network:
     """A scikit-learn regressor trained on standardised inputs."""
     from sklearn.datasets import load_diabetes, load_digits, make_friedman1
@@ -133,7 +101,7 @@ def in_ball(d: int) -> Ball:
 def shallow(num_trials: int, quick: bool) -> list[Trial]:
     sizes = [(10, 10), (20, 8)] if quick else [(10, 10), (10, 30), (20, 20), (20, 8)]
     return [
-        Trial(f"shallow {a} {d}-{m}", random_network((d, m, 1), a, s), in_ball(d) if s % 2 else Normal(), 5)
+        Trial(f"shallow {a} {d}-{m}", random_mlp((d, m, 1), a, s), in_ball(d) if s % 2 else Normal(), 5)
         for d, m in sizes
         for a in SMOOTH
         for s in range(FIRST_SEED, FIRST_SEED + num_trials)
@@ -145,7 +113,7 @@ def two_layers(num_trials: int, quick: bool) -> list[Trial]:
     return [
         Trial(
             f"two layers {a} {d}-{m0}-{m1}",
-            random_network((d, m0, m1, 1), a, s),
+            random_mlp((d, m0, m1, 1), a, s),
             in_ball(d) if s % 2 else Normal(),
             12 if a in ("tanh", "sigmoid", "erf") else 20,
         )
@@ -158,7 +126,7 @@ def two_layers(num_trials: int, quick: bool) -> list[Trial]:
 def three_layers(num_trials: int, quick: bool) -> list[Trial]:
     sizes = [(10, 10, 6, 3, 1)] if quick else [(10, 10, 6, 3, 1), (10, 16, 8, 4, 1), (10, 12, 8, 6, 3, 1)]
     return [
-        Trial(f"{len(s) - 2} layers {a} {s}", random_network(s, a, k), in_ball(10), 15, max_depth=len(s) - 2)
+        Trial(f"{len(s) - 2} layers {a} {s}", random_mlp(s, a, k), in_ball(10), 15, max_depth=len(s) - 2)
         for s in sizes
         for a in ("tanh", "sigmoid")
         for k in range(FIRST_SEED, FIRST_SEED + num_trials)
@@ -167,7 +135,7 @@ def three_layers(num_trials: int, quick: bool) -> list[Trial]:
 
 def scenarios(num_trials: int, quick: bool, sizes: tuple[tuple[int, int], ...] = ((20, 3),)) -> list[Trial]:
     return [
-        Trial(f"scenario {kind}/{a} ({m0},{m1})", paper_network(m0, m1, kind, a, k), in_ball(m0), 13)
+        Trial(f"scenario {kind}/{a} ({m0},{m1})", paper_network(m0, m1, kind.lower(), a, k), in_ball(m0), 13)
         for m0, m1 in sizes
         for kind in ("POD", "sphere")
         for a in ("tanh", "sigmoid")
@@ -192,7 +160,7 @@ def inexact(num_trials: int, quick: bool) -> list[Trial]:
     for d, m in [(10, 10)] if quick else [(10, 10), (20, 8)]:
         for noise in (0.0, 1e-6, 1e-4, 1e-2):
             for k in range(FIRST_SEED, FIRST_SEED + num_trials):
-                network = random_network((d, m, 1), "tanh", k)
+                network = random_mlp((d, m, 1), "tanh", k)
                 name = f"noise {noise:g} tanh {d}-{m}" if noise else f"float32 tanh {d}-{m}"
                 trials.append(Trial(name, network, in_ball(d), np.inf, noise, single=noise == 0))
     return trials
@@ -205,7 +173,7 @@ def large(num_trials: int, quick: bool) -> list[Trial]:
     return trials + [
         Trial(
             f"shallow tanh {d}-{m}",
-            random_network((d, m, 1), "tanh", FIRST_SEED),
+            random_mlp((d, m, 1), "tanh", FIRST_SEED),
             in_ball(d),
             np.inf,
             max_depth=1,
@@ -220,7 +188,7 @@ def sizes(num_trials: int, quick: bool) -> list[Trial]:
     trials = []
     for d in (8, 12) if quick else (8, 12, 18, 25, 36, 45, 57):
         networks = [
-            random_network((d, d, d // 2, 1), "tanh", k) for k in range(FIRST_SEED, FIRST_SEED + num_trials)
+            random_mlp((d, d, d // 2, 1), "tanh", k) for k in range(FIRST_SEED, FIRST_SEED + num_trials)
         ]
         name = f"size {networks[0].num_parameters:5d} {d}-{d}-{d // 2}"
         trials += [Trial(name, network, in_ball(d), 15) for network in networks]
@@ -314,7 +282,7 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     settings = Settings(target=0.0, max_steps=4, stall_steps=0)
     logs: dict[str, list[tuple[float, float]]] = {}
     for width in sizes:
-        network = random_network((30, width, width // 2, 1), "tanh", 1)
+        network = random_mlp((30, width, width // 2, 1), "tanh", 1)
         layout, p = Layout.of(network), network.num_parameters
         x = rng.standard_normal((5 * p, 30))
         y = network(x)
