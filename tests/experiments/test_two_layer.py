@@ -76,6 +76,24 @@ def test_the_descent_takes_the_stated_steps(scenario):
     assert loss < float(np.mean(y**2))
 
 
+def test_the_oracle_rounds_less_than_the_network():
+    """Second differences of step 1e-5 need the paper's centred units: halves in biases cost digits."""
+    truth = Truth.draw("POD/sigmoid", 45, 23, 1)
+    x = np.sqrt(45) * np.eye(45)
+    (a, b, _), theta, tau = truth.network.weights, truth.theta, truth.tau
+    a, b, theta, tau, precise = (v.astype(np.longdouble) for v in (a, b, theta, tau, x))
+
+    def phi(s):
+        return 1 / (1 + np.exp(-s)) - 0.5
+
+    exact = np.sum(phi(phi(precise @ a.T + theta) @ b.T + tau), axis=1)
+    of_oracle, of_network = (
+        float(np.sqrt(np.mean((f(x)[:, 0] - exact) ** 2))) for f in (truth.oracle(), truth.network)
+    )
+    assert of_oracle < 1e-15
+    assert of_oracle < 0.5 * of_network
+
+
 def test_cells_repeat_and_unweave_is_complete():
     where = setting(scenario="POD/sigmoid", m0=8, m1=2)
     stated = Cell("weights", AS_STATED, where, 0, 0)

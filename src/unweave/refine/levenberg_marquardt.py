@@ -26,6 +26,7 @@ Residual = Callable[[np.ndarray], np.ndarray]
 Linearise = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 COARSE = 0.1
+"""Second difference, as a fraction of the step, that rounding does not spoil."""
 
 
 @dataclass(frozen=True)

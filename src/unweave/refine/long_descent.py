@@ -22,12 +22,15 @@ Gradient = Callable[[np.ndarray], np.ndarray]
 
 NUM_NODES = 16
 SHORTEST, LONGEST = 64, 8192
-"""Steps of a block."""
+"""Steps of a block ..."""
 GROWTH = 1.5
+"""... and how many times longer the next one is."""
 AGREEMENT = 1e-15
 """Of the iterates in a block, relative to the largest parameter: what single steps lose by rounding."""
 MAX_ROUNDS = 12
+"""Of values at the nodes and the iterates they lead to, before the block is called too long."""
 RUNAWAY = 1e50
+"""Parameters this large are diverging: their curvature would overflow."""
 
 
 def descend_plainly(
