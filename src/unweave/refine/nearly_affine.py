@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave.refine.layout import Layout, without_affine
-from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.refine.prune import prune
 
 NEARLY_AFFINE = 0.3
@@ -22,7 +22,12 @@ CHEAP = 1e8
 """Students of fewer residuals times squared parameters are quickly pruned as they are."""
 FINE = 0.01
 """Second difference of these fits, as a fraction of the step."""
-LONG, PATIENCE = 4, 60
+CONVERGED, PRUNABLE = 1e-9, 1e-6
+"""Residuals at full width, relative to what bends: enough of it, where surplus units make the rest slow; and the
+largest that removals start from."""
+TRIES = 3
+"""Batches of removals that are tried at a time before a student has converged."""
+LONG, PATIENCE = 6, 120
 """A promising fit has so many times the usual number of steps, while its residual halves over so many of them."""
 
 
@@ -30,6 +35,16 @@ def is_fitted_bent(layout: Layout, num_residuals: int, bend: float, floor: float
     """Whether exact answers of this bend are better fitted so; forms with skips keep their affine part apart anyway."""
     costly = num_residuals * layout.num_parameters**2 > CHEAP
     return costly and bend < NEARLY_AFFINE and floor == 0 and not layout.skips
+
+
+def is_nearly_affine(x: np.ndarray, y: np.ndarray, noise: float) -> bool:
+    """Whether exact answers hardly bend over these points."""
+    return noise == 0 and len(x) > 2 * x.shape[1] and bend_of(x, y) < NEARLY_AFFINE
+
+
+def bend_of(u: np.ndarray, v: np.ndarray) -> float:
+    """The residual of the best affine function, relative to the spread: what there is to explain by units."""
+    return float(np.sqrt(np.mean(best_affine(u, v)[1] ** 2))) / spread_of(v)
 
 
 def best_affine(u: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -49,22 +64,39 @@ def narrow_down_bent(
     refit: Settings,
     max_steps: int,
 ) -> tuple[Layout, Minimum]:
-    """Converge on what bends at full width, prune, and go back to all of the answers.
+    """Prune at once if that leaves an exact student; else converge on what bends at full width, and prune then.
 
-    Early removals, the usual way, end in other minima of these ill-conditioned fits.
+    Early removals, the usual way, often take units of little effect with the surplus ones. The network that is left
+    goes back to all of the answers.
     """
     bent, seen, refit = replace(layout, bent=True), without_affine(u, v), replace(refit, difference=FINE)
-    patient = replace(
-        refit,
-        target=0.1 * accept,
-        max_steps=LONG * max_steps,
-        stall_above=0.0,
-        stall_gain=0.5,
-        stall_steps=PATIENCE,
-        patience=8,
+    narrow, fit = prune(
+        bent,
+        start,
+        u,
+        seen,
+        accept=accept,
+        settings=refit,
+        max_halvings=TRIES,
+        deadline=refit.deadline,
     )
-    fit = fit_layout(bent, start.parameters, u, seen, settings=patient)
-    if fit.rms <= accept:
-        bent, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=refit.deadline)
-    layout = replace(bent, bent=False)
-    return layout, fit_layout(layout, fit.parameters, u, v, settings=refit)
+    if fit.rms > accept:
+        patient = replace(
+            refit,
+            target=CONVERGED,
+            max_steps=LONG * max_steps,
+            stall_above=0.0,
+            stall_gain=0.5,
+            stall_steps=PATIENCE if len(layout.hidden) > 1 else PATIENCE // 2,
+            patience=8,
+        )
+        narrow, fit = bent, fit_layout(bent, start.parameters, u, seen, settings=patient)
+        if fit.rms <= PRUNABLE:  # removals that do no harm stand: surplus units make the last digits slow
+            accept = max(accept, fit.rms)
+            narrow, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=refit.deadline)
+    layout, parameters = replace(narrow, bent=False), fit.parameters.copy()
+    # the constant is the one thing that what bends does not tell
+    layout.block(parameters, layout.num_layers - 1)[:, -1] += np.mean(
+        v - layout.forward(parameters, u), axis=0
+    )
+    return layout, fit_layout(layout, parameters, u, v, settings=refit)

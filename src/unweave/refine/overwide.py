@@ -23,6 +23,7 @@ from unweave.engine import Here, open_engine
 from unweave.network import Network
 from unweave.refine.devices import fits_memory, use_accelerator
 from unweave.refine.forms import Form
+from unweave.refine.nearly_affine import is_nearly_affine
 from unweave.refine.polish import Polished
 from unweave.refine.student import Attempt, Recovered, try_student
 
@@ -60,6 +61,8 @@ ACCELERATED_SHAPES = {
     3: (Shape(4.5, 0.6), Shape(3.5, 0.6)),
 }
 """By depth, all of them at every size: few sizes, so each must do."""
+STURDY = Shape(6.0, 0.6)
+"""Nearly affine answers: patient fits of students with fewer parameters, wide in the second layer."""
 
 
 @dataclass(frozen=True)
@@ -90,12 +93,13 @@ class Effort:
     """... and above this many residuals only it is tried, with its activation at the rival depth."""
     time_limit: float = 600.0
 
-    def shape(self, depth: int, turn: int) -> Shape:
+    def shape(self, depth: int, turn: int, nearly_affine: bool = False) -> Shape:
         shapes = self.shapes
         if not shapes and depth == 1:
             shapes = (Shape(1.8), Shape(2.2))
         elif not shapes and depth == 2:
-            shapes = (Shape(3.5, 0.45), Shape(4.5, 0.14), Shape(4.5, 0.45), Shape(3.0, 0.65))
+            last = STURDY if nearly_affine else Shape(3.0, 0.65)
+            shapes = (Shape(3.5, 0.45), Shape(4.5, 0.14), Shape(4.5, 0.45), last)
         elif not shapes:
             shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
         return shapes[turn % len(shapes)]
@@ -113,6 +117,7 @@ class Effort:
         num_starts: int,
         num_residuals: int,
         accelerated: bool,
+        nearly_affine: bool = False,
     ):
         """Which candidate to try in which shape at one size, in order.
 
@@ -123,14 +128,18 @@ class Effort:
             deepest = max(c.depth for c in candidates)
             rests = num_residuals >= self.large and turn % 2 == 1
             chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
-            return [(c, shape) for c in chosen for shape in ACCELERATED_SHAPES[min(c.depth, 3)]]
+            shapes = dict(ACCELERATED_SHAPES)
+            if nearly_affine:
+                shapes[2] = (STURDY, shapes[2][1])
+            return [(c, shape) for c in chosen for shape in shapes[min(c.depth, 3)]]
         tried = [
-            (c, self.shape(c.depth, turn * self.num_starts + start))
+            (c, self.shape(c.depth, turn * self.num_starts + start, nearly_affine))
             for start in range(num_starts)
             for c in candidates
         ]
         if num_residuals < self.cheap:  # a second start costs less than the points of the next size
-            tried += [(c, self.shape(c.depth, turn * self.num_starts + 1)) for c in candidates[:1]]
+            second = turn * self.num_starts + 1
+            tried += [(c, self.shape(c.depth, second, nearly_affine)) for c in candidates[:1]]
         return tried
 
 
@@ -249,7 +258,7 @@ def _search(
         leading = ranking.choose(x, y, turn)
         num_starts = effort.num_last if is_last else effort.num_starts
         accelerated = not is_last and _accelerated(y.size)
-        plan = effort.plan(leading, turn, num_starts, y.size, accelerated)
+        plan = effort.plan(leading, turn, num_starts, y.size, accelerated, is_nearly_affine(x, y, noise))
         students = [
             (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
             for candidate, shape in plan

@@ -42,13 +42,14 @@ def prune(
     settings: Settings,
     noisy: bool = False,
     affordable: float = AFFORDABLE,
+    max_halvings: int = 64,
     deadline: float = float("inf"),
 ) -> tuple[Layout, Minimum]:
-    """Remove units while refits return to the relative residual ``accept``.
+    """Remove units while refits return to the relative residual ``accept``, or lower it markedly.
 
     With ``noisy`` answers a removal stands while the Bayesian information criterion prefers it. Every refit
-    is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, so the
-    number of refits is at most (units) x log2(units).
+    is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, ``max_halvings``
+    times at most, so the number of refits is at most (units) x log2(units).
     """
     best = start
     for _ in range(sum(layout.hidden)):
@@ -56,7 +57,8 @@ def prune(
             break
         plan = plan_removals(layout, best, x, y, stop=affordable, deadline=deadline)
         size = _up_to_the_gap(plan, affordable)
-        while size and time.monotonic() <= deadline:
+        least = size >> max_halvings
+        while size > least and time.monotonic() <= deadline:
             narrow, indices = layout.without(units_kept(layout, plan[:size]))
             fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
             num_removed = layout.num_parameters - narrow.num_parameters

@@ -17,7 +17,7 @@ from unweave.network import Network
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout, without_affine
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
-from unweave.refine.nearly_affine import FINE, best_affine, is_fitted_bent, narrow_down_bent
+from unweave.refine.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent, narrow_down_bent
 from unweave.refine.polish import Polished, polish
 from unweave.refine.prune import AFFORDABLE, plan_removals, prune, units_kept
 from unweave.refine.standard import Standard
@@ -116,7 +116,7 @@ def try_student(
     floor = noise / float(np.min(standard.spread))
     floor = floor if floor > NEGLIGIBLE else 0.0
     layout = form.layout((u.shape[1], *widths, v.shape[1]))
-    bend = _bend(u, v)
+    bend = bend_of(u, v)
     promising = max(PROMISING * bend, 1.2 * floor)
     settings = Settings(
         target=promising,
@@ -167,11 +167,6 @@ def try_student(
     minimal = polished.null_directions.shape[1] <= num_free
     found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
     return found, replace(attempt, rms=polished.rms)
-
-
-def _bend(u: np.ndarray, v: np.ndarray) -> float:
-    """The residual of the best affine function: what there is to explain by units."""
-    return float(np.sqrt(np.mean(best_affine(u, v)[1] ** 2))) / spread_of(v)
 
 
 def narrow_down(
