@@ -135,7 +135,12 @@ def three_layers(num_trials: int, quick: bool) -> list[Trial]:
 
 def scenarios(num_trials: int, quick: bool, sizes: tuple[tuple[int, int], ...] = ((20, 3),)) -> list[Trial]:
     return [
-        Trial(f"scenario {kind}/{a} ({m0},{m1})", paper_network(m0, m1, kind.lower(), a, k), in_ball(m0), 13)
+        Trial(
+            f"scenario {kind}/{a} ({m0},{m1})",
+            paper_network(m0, m1, kind.lower(), a, k),
+            in_ball(m0),
+            13 if m0 < 45 else 15,
+        )
         for m0, m1 in sizes
         for kind in ("POD", "sphere")
         for a in ("tanh", "sigmoid")

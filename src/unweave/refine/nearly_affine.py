@@ -9,6 +9,7 @@ explain all of the answers, and is judged by that.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,9 @@ FINE = 0.01
 CONVERGED, PRUNABLE = 1e-9, 1e-6
 """Residuals at full width, relative to what bends: enough of it, where surplus units make the rest slow; and the
 largest that removals start from."""
+HARMLESS = 3.0
+"""Removals from such a student stand that leave no more than so many times its residual: surplus units make the
+last digits slow."""
 TRIES = 3
 """Batches of removals that are tried at a time before a student has converged."""
 LONG, PATIENCE = 6, 120
@@ -70,16 +74,10 @@ def narrow_down_bent(
     goes back to all of the answers.
     """
     bent, seen, refit = replace(layout, bent=True), without_affine(u, v), replace(refit, difference=FINE)
-    narrow, fit = prune(
-        bent,
-        start,
-        u,
-        seen,
-        accept=accept,
-        settings=refit,
-        max_halvings=TRIES,
-        deadline=refit.deadline,
-    )
+    cut = partial(prune, x=u, y=seen, settings=refit, deadline=refit.deadline)
+    narrow, fit = cut(bent, start, accept=accept, max_tries=TRIES)
+    if accept < fit.rms <= PRUNABLE:
+        narrow, fit = cut(narrow, fit, accept=HARMLESS * fit.rms)
     if fit.rms > accept:
         patient = replace(
             refit,
@@ -91,9 +89,8 @@ def narrow_down_bent(
             patience=8,
         )
         narrow, fit = bent, fit_layout(bent, start.parameters, u, seen, settings=patient)
-        if fit.rms <= PRUNABLE:  # removals that do no harm stand: surplus units make the last digits slow
-            accept = max(accept, fit.rms)
-            narrow, fit = prune(bent, fit, u, seen, accept=accept, settings=refit, deadline=refit.deadline)
+        if fit.rms <= PRUNABLE:
+            narrow, fit = cut(bent, fit, accept=max(accept, HARMLESS * fit.rms))
     layout, parameters = replace(narrow, bent=False), fit.parameters.copy()
     # the constant is the one thing that what bends does not tell
     layout.block(parameters, layout.num_layers - 1)[:, -1] += np.mean(

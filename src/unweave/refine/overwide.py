@@ -29,7 +29,7 @@ from unweave.refine.student import Attempt, Recovered, try_student
 
 SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
-UNFAIR, SMALL_WORK = 3.0, 1e11
+UNFAIR, SMALL_WORK = 1.5, 5e11
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
 NEAR_MISS = 1e-3
 """Relative residual at which a student that stopped converging may be one of a similar activation."""
@@ -130,7 +130,7 @@ class Effort:
             chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
             shapes = dict(ACCELERATED_SHAPES)
             if nearly_affine:
-                shapes[2] = (STURDY, shapes[2][1])
+                shapes[2] = (*shapes[2], STURDY)
             return [(c, shape) for c in chosen for shape in shapes[min(c.depth, 3)]]
         tried = [
             (c, self.shape(c.depth, turn * self.num_starts + start, nearly_affine))
@@ -387,11 +387,13 @@ class _Ranking:
                 self._scores[candidate] = attempt.student.fresh_residual(x[fresh], y[fresh])
         self._latest.clear()
         ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
+        leader = ranked[0]
+        rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
+        costly = [leader, *rivals[:1]]
         if turn % self._effort.review:
-            leader, chosen = ranked[0], ranked[:2]
+            chosen = ranked[:2]
             if y.size > self._effort.costly:
-                rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
-                chosen = [leader, *rivals[:1]]
+                chosen = costly
             elif leader in self._missed:  # gelu and its approximation by tanh, say: the other may be exact
                 chosen = [c for c in ranked if c.depth == leader.depth and c != leader] + chosen
             # deep students emulate a network of fewer layers slowly, which is therefore tried first
@@ -402,7 +404,8 @@ class _Ranking:
             ]
             return self._fair(list(dict.fromkeys([*fewer, *chosen])))
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
-        return [c for c in ranked if c.depth <= 2 or c.activation in activations]
+        resting = set(costly).difference(self._fair(costly))
+        return [c for c in ranked if c not in resting and (c.depth <= 2 or c.activation in activations)]
 
 
 def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, reason: str) -> OverwideFit:

@@ -18,6 +18,10 @@ from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, sp
 from unweave.refine.surgeon import open_surgery
 
 AFFORDABLE = 2e-2
+BOLD, CONVERGED = 1e3, 1e-11
+"""Before a student has converged, removals go together that are predicted to leave so many times its residual."""
+HOPELESS = 1.0
+"""A batch is halved without a refit that leaves more than this: the quadratic model has nothing to say about it."""
 PROGRESS = 0.5
 """A refit that lowers the residual to this fraction stands although it is not exact yet."""
 
@@ -42,25 +46,30 @@ def prune(
     settings: Settings,
     noisy: bool = False,
     affordable: float = AFFORDABLE,
-    max_halvings: int = 64,
+    max_tries: int = 64,
     deadline: float = float("inf"),
 ) -> tuple[Layout, Minimum]:
     """Remove units while refits return to the relative residual ``accept``, or lower it markedly.
 
     With ``noisy`` answers a removal stands while the Bayesian information criterion prefers it. Every refit
-    is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, ``max_halvings``
-    times at most, so the number of refits is at most (units) x log2(units).
+    is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, ``max_tries``
+    of them in a row at most, so the number of refits is at most (units) x log2(units).
     """
     best = start
     for _ in range(sum(layout.hidden)):
         if time.monotonic() > deadline:
             break
-        plan = plan_removals(layout, best, x, y, stop=affordable, deadline=deadline)
-        size = _up_to_the_gap(plan, affordable)
-        least = size >> max_halvings
-        while size > least and time.monotonic() <= deadline:
+        stop = affordable if noisy or best.rms <= CONVERGED else min(affordable, BOLD * best.rms)
+        plan = plan_removals(layout, best, x, y, stop=stop, deadline=deadline)
+        size = _up_to_the_gap(plan, stop)
+        num_tries = 0
+        while size and num_tries < max_tries and time.monotonic() <= deadline:
             narrow, indices = layout.without(units_kept(layout, plan[:size]))
-            fit = fit_layout(narrow, plan[size - 1].parameters[indices], x, y, settings=settings)
+            adjusted = plan[size - 1].parameters[indices]
+            if size > 1 and not _residual(narrow, adjusted, x, y) < HOPELESS:
+                size //= 2
+                continue
+            fit, num_tries = fit_layout(narrow, adjusted, x, y, settings=settings), num_tries + 1
             num_removed = layout.num_parameters - narrow.num_parameters
             limit = _allowed(best.rms, num_removed, y.size) if noisy else accept
             if fit.rms <= max(limit, settings.target) or (not noisy and fit.rms < PROGRESS * best.rms):
@@ -70,6 +79,12 @@ def prune(
             break
         layout, best = narrow, fit
     return layout, best
+
+
+def _residual(layout: Layout, parameters: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
+    with np.errstate(over="ignore", invalid="ignore"):
+        rest = layout.forward(parameters, x) - y
+    return float(np.sqrt(np.mean(rest**2))) / spread_of(y)
 
 
 def _up_to_the_gap(plan: list[Removal], stop: float) -> int:
