@@ -350,7 +350,7 @@ def main() -> None:
         "--steps", action="store_true", help="time of one step against the number of parameters"
     )
     parser.add_argument("--devices", nargs="+", default=["CPU", "accelerator"], help="of --steps")
-    parser.add_argument("--time-limit", type=float, default=120.0)
+    parser.add_argument("--time-limit", type=float, default=240.0)
     parser.add_argument("--match", default="", help="only cells whose name contains this")
     parser.add_argument("--out", type=Path, default=None, help="write every trial as JSON lines")
     arguments = parser.parse_args()

@@ -8,11 +8,12 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.network import Network
+from unweave.refine import prune as pruning
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings
-from unweave.refine.overwide import FRUGAL, Candidate, Effort, fit_overwide
-from unweave.refine.prune import plan_removals, prune
+from unweave.refine.overwide import FRUGAL, STURDY, Candidate, Effort, fit_overwide
+from unweave.refine.prune import Removal, plan_removals, prune
 from unweave.refine.standard import Standard
 
 
@@ -101,6 +102,17 @@ def test_sizes_grow_finely_where_steps_outweigh_compilations():
     assert effort.plan(both[:1], 1, 1, 5000, True)
 
 
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_nearly_affine_answers_have_sturdy_students_too(accelerated):
+    effort, deep = Effort(), [Candidate("tanh", 2)]
+    for turn in range(4):
+        usual = effort.plan(deep, turn, 1, 5000, accelerated)
+        assert STURDY not in [shape for _, shape in usual]
+    tried = [[shape for _, shape in effort.plan(deep, turn, 1, 5000, accelerated, True)] for turn in range(4)]
+    assert any(STURDY in shapes for shapes in tried)
+    assert any(shape != STURDY for shapes in tried for shape in shapes)
+
+
 def test_a_wrong_activation_is_never_accepted():
     truth = random_network((6, 5, 1), "erf", 32)
     x = np.random.default_rng(33).standard_normal((400, 6))
@@ -187,3 +199,30 @@ def test_a_student_that_reproduces_the_answers_but_did_not_converge_is_a_surroga
     assert "its parameters are its own" in fit.reason
     fresh = np.random.default_rng(2).standard_normal((200, 5))
     assert np.max(np.abs(fit.network(fresh) - network(fresh))) < 1e-4
+
+
+def test_a_batch_of_removals_that_leaves_nonsense_is_not_refitted(monkeypatch):
+    truth = random_network((5, 4, 1), "tanh", 39)
+    wide = Network(
+        [np.vstack([truth.weights[0]] * 2), np.hstack([truth.weights[1] / 2] * 2)],
+        [np.concatenate([truth.biases[0]] * 2), truth.biases[1]],
+        truth.activations,
+    )
+    x = np.random.default_rng(40).standard_normal((300, 5))
+    layout, refitted, fit_layout = Layout.of(wide), [], pruning.fit_layout
+    promised = [Removal(0, k, (1.0 if k == 0 else 1e6) * wide.flat(), 1e-15) for k in range(7)]
+
+    def plan(layout, *_, **__):
+        return promised if layout.hidden == (8,) else []
+
+    def watched(layout, *arguments, **options):
+        refitted.append(layout.hidden)
+        return fit_layout(layout, *arguments, **options)
+
+    monkeypatch.setattr(pruning, "plan_removals", plan)
+    monkeypatch.setattr(pruning, "fit_layout", watched)
+    start = Minimum(wide.flat(), 1e-16, 0, "target")
+    narrow, fit = prune(layout, start, x, truth(x), accept=1e-11, settings=Settings())
+    assert refitted == [(7,)]  # not (1,) and (5,), which the plan promised for nothing
+    assert narrow.hidden == (7,)
+    assert fit.rms < 1e-11

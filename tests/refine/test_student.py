@@ -9,7 +9,9 @@ from truth import random_network
 from unweave.comparison import compare
 from unweave.network import Network
 from unweave.refine import nearly_affine, student
-from unweave.refine.nearly_affine import NEARLY_AFFINE
+from unweave.refine.layout import Layout
+from unweave.refine.levenberg_marquardt import Minimum, Settings
+from unweave.refine.nearly_affine import NEARLY_AFFINE, narrow_down_bent
 from unweave.refine.student import try_student
 
 
@@ -61,3 +63,28 @@ def test_a_student_fitted_without_the_affine_part_predicts_with_it(monkeypatch):
     assert attempt.student.affine is not None
     assert attempt.student.fresh_residual(fresh, network(fresh)) < 2 * attempt.rms < 0.1
     assert attempt.student.network("tanh") is None  # two units do not make up for the affine part
+
+
+def test_what_bends_leaves_only_the_constant_to_the_last_fit():
+    """A converged student with surplus units, its constant off: pruned, and exact after hardly a step."""
+    truth = _scaled((4, 5, 3, 1), "tanh", 6)
+    u = np.random.default_rng(7).standard_normal((900, 4))
+    dead = np.vstack([truth.weights[0], [0.5, 0.1, -0.2, 0.3]])
+    wide = Network(
+        [dead, np.hstack([truth.weights[1], np.zeros((3, 1))]), truth.weights[2]],
+        [np.append(truth.biases[0], 0.1), truth.biases[1], truth.biases[2] + 5.0],
+        truth.activations,
+    )
+    layout, fit = narrow_down_bent(
+        Layout.of(wide),
+        Minimum(wide.flat(), 1e-14, 0, "target"),
+        u,
+        truth(u),
+        accept=1e-11,
+        refit=Settings(target=1e-13, max_steps=60),
+        max_steps=100,
+    )
+    assert layout.hidden == truth.hidden
+    assert fit.rms < 1e-11
+    assert fit.num_steps <= 3
+    assert compare(truth, layout.network(fit.parameters)).max_relative_error < 1e-8
