@@ -29,7 +29,7 @@ from unweave.refine.student import Attempt, Recovered, try_student
 
 SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
-UNFAIR, SMALL_WORK = 1.5, 5e11
+UNFAIR, SMALL_WORK = 1.5, 1e12
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
 NEAR_MISS = 1e-3
 """Relative residual at which a student that stopped converging may be one of a similar activation."""
