@@ -37,7 +37,7 @@ MAX_WALK = 8
 NEARER, LONG = 0.3, 4
 """A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
 usual number of steps at full width. One of another activation stays where it is."""
-HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 600, 4.0, 2.0
+HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
 pruning it would be slow and in vain."""
