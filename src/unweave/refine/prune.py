@@ -83,8 +83,7 @@ def prune(
 
 def _residual(layout: Layout, parameters: np.ndarray, x: np.ndarray, y: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
-        rest = layout.forward(parameters, x) - y
-    return float(np.sqrt(np.mean(rest**2))) / spread_of(y)
+        return float(np.sqrt(np.mean((layout.forward(parameters, x) - y) ** 2))) / spread_of(y)
 
 
 def _up_to_the_gap(plan: list[Removal], stop: float) -> int:
