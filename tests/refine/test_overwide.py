@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from truth import random_network
 from unweave.comparison import compare
 from unweave.network import Network
+from unweave.refine import overwide
 from unweave.refine import prune as pruning
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
@@ -15,6 +18,7 @@ from unweave.refine.levenberg_marquardt import Minimum, Settings
 from unweave.refine.overwide import FRUGAL, STURDY, Candidate, Effort, fit_overwide
 from unweave.refine.prune import Removal, plan_removals, prune
 from unweave.refine.standard import Standard
+from unweave.refine.student import try_student
 
 
 def _recover(truth: Network, seed: int, **options):
@@ -111,6 +115,35 @@ def test_nearly_affine_answers_have_sturdy_students_too(accelerated):
     tried = [[shape for _, shape in effort.plan(deep, turn, 1, 5000, accelerated, True)] for turn in range(4)]
     assert any(STURDY in shapes for shapes in tried)
     assert any(shape != STURDY for shapes in tried for shape in shapes)
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(0.0, True), (1e-17, True), (1e-6, False)])
+def test_rounding_does_not_hide_that_answers_are_nearly_affine(noise, expected, monkeypatch):
+    seen, plan = [], Effort.plan
+
+    def watched(self, *arguments, nearly_affine):
+        seen.append(nearly_affine)
+        return plan(self, *arguments, nearly_affine=nearly_affine)
+
+    monkeypatch.setattr(Effort, "plan", watched)
+    network = random_network((4, 3, 1), "tanh", 41)
+    network = Network([0.2 * network.weights[0], network.weights[1]], network.biases, network.activations)
+    _recover(network, 42, noise=noise)
+    assert seen[-1] == expected
+
+
+def test_one_hidden_layer_rests_when_it_has_had_more_work_than_two():
+    shallow, deep = Candidate("tanh", 1), Candidate("tanh", 2)
+    x = np.random.default_rng(43).standard_normal((300, 4))
+    y = random_network((4, 3, 1), "tanh", 44)(x)
+    ranking = overwide._Ranking([shallow, deep], Effort())
+    work = 10 * len(x) * Layout.of(random_network((4, 30, 1), "tanh", 0)).num_parameters ** 2
+    times_too_often = int(overwide.SMALL_WORK // work) + 1
+    for candidate, widths, times in ((shallow, (30,), times_too_often), (deep, (3, 2), 1)):
+        _, attempt = try_student(x, y, "tanh", widths, rng=np.random.default_rng(45), max_steps=1)
+        ranking.record(candidate, replace(attempt, num_steps=10 * times, end="stalled"))
+    for turn in (0, 1):  # at sizes where all candidates are tried, and at the others
+        assert ranking.choose(x, y, turn) == [deep]
 
 
 def test_a_wrong_activation_is_never_accepted():

@@ -23,9 +23,10 @@ from unweave.engine import Here, open_engine
 from unweave.network import Network
 from unweave.refine.devices import fits_memory, use_accelerator
 from unweave.refine.forms import Form
+from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.nearly_affine import is_nearly_affine
 from unweave.refine.polish import Polished
-from unweave.refine.student import Attempt, Recovered, try_student
+from unweave.refine.student import NEGLIGIBLE, Attempt, Recovered, try_student
 
 SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
@@ -258,7 +259,10 @@ def _search(
         leading = ranking.choose(x, y, turn)
         num_starts = effort.num_last if is_last else effort.num_starts
         accelerated = not is_last and _accelerated(y.size)
-        plan = effort.plan(leading, turn, num_starts, y.size, accelerated, is_nearly_affine(x, y, noise))
+        exact = noise <= NEGLIGIBLE * spread_of(y)
+        plan = effort.plan(
+            leading, turn, num_starts, y.size, accelerated, nearly_affine=exact and is_nearly_affine(x, y)
+        )
         students = [
             (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
             for candidate, shape in plan
@@ -389,11 +393,11 @@ class _Ranking:
         ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
         leader = ranked[0]
         rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
-        costly = [leader, *rivals[:1]]
+        both_depths = [leader, *rivals[:1]]
         if turn % self._effort.review:
             chosen = ranked[:2]
             if y.size > self._effort.costly:
-                chosen = costly
+                chosen = both_depths
             elif leader in self._missed:  # gelu and its approximation by tanh, say: the other may be exact
                 chosen = [c for c in ranked if c.depth == leader.depth and c != leader] + chosen
             # deep students emulate a network of fewer layers slowly, which is therefore tried first
@@ -404,7 +408,7 @@ class _Ranking:
             ]
             return self._fair(list(dict.fromkeys([*fewer, *chosen])))
         activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
-        resting = set(costly).difference(self._fair(costly))
+        resting = set(both_depths).difference(self._fair(both_depths))
         return [c for c in ranked if c not in resting and (c.depth <= 2 or c.activation in activations)]
 
 

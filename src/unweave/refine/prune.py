@@ -18,8 +18,10 @@ from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, sp
 from unweave.refine.surgeon import open_surgery
 
 AFFORDABLE = 2e-2
-BOLD, CONVERGED = 1e3, 1e-11
-"""Before a student has converged, removals go together that are predicted to leave so many times its residual."""
+EXACT = 1e-11
+"""Largest relative residual of an exact fit before the polish."""
+BOLD = 1e3
+"""Before a student is exact, removals go together that are predicted to leave so many times its residual."""
 HOPELESS = 1.0
 """A batch is halved without a refit that leaves more than this: the quadratic model has nothing to say about it."""
 PROGRESS = 0.5
@@ -59,7 +61,7 @@ def prune(
     for _ in range(sum(layout.hidden)):
         if time.monotonic() > deadline:
             break
-        stop = affordable if noisy or best.rms <= CONVERGED else min(affordable, BOLD * best.rms)
+        stop = affordable if noisy or best.rms <= EXACT else min(affordable, BOLD * best.rms)
         plan = plan_removals(layout, best, x, y, stop=stop, deadline=deadline)
         size = _up_to_the_gap(plan, stop)
         num_tries = 0

@@ -19,12 +19,10 @@ from unweave.refine.layout import Layout, without_affine
 from unweave.refine.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.refine.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent, narrow_down_bent
 from unweave.refine.polish import Polished, polish
-from unweave.refine.prune import AFFORDABLE, plan_removals, prune, units_kept
+from unweave.refine.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
 from unweave.refine.standard import Standard
 from unweave.refine.starts import draw_start
 
-EXACT = 1e-11
-"""Largest relative residual of an exact fit before the polish."""
 PROMISING = 3e-4
 """Residual, relative to that of the best affine function, at which a student is in the basin."""
 STALLED = 2e-3
