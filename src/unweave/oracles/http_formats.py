@@ -156,7 +156,7 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     except ValueError as error:
         raise OracleError(f"{name} answered with rows of different lengths; check input_size") from error
     if array.dtype.kind == "O" and any(value is None for value in array.reshape(-1)):
-        raise OracleError(f"{name} answered null (NaN?); restrict the domain (for instance --radius 10)")
+        raise OracleError(f"{name} answered null (NaN?); restrict the domain (--radius, smaller than now)")
     if array.dtype.kind not in "iuf":
         raise OracleError(f"{name} did not answer with numbers but with {str(values)[:60]!r}")
     return array.astype(np.float64)

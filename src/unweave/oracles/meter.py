@@ -214,7 +214,7 @@ class Meter:
                 bad = int((~np.isfinite(piece)).any(axis=1).sum())
                 raise OracleError(
                     f"{self.oracle.name} answered NaN or infinity to {bad} of {len(piece)} questions; "
-                    f"restrict the domain (for instance --radius 10)"
+                    f"restrict the domain (--radius, smaller than now)"
                 )
             done += len(piece)
             yield piece
