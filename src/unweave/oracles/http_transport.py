@@ -216,7 +216,7 @@ class Transport:
         def refuse(word: str) -> float:
             raise OracleError(
                 f"{self.address.shown} answered {word}, which is no number; restrict the domain "
-                f"(for instance --radius 10)"
+                f"(--radius, smaller than now)"
             )
 
         return json.loads(content, parse_constant=refuse)
