@@ -132,18 +132,25 @@ def test_rounding_does_not_hide_that_answers_are_nearly_affine(noise, expected, 
     assert seen[-1] == expected
 
 
-def test_one_hidden_layer_rests_when_it_has_had_more_work_than_two():
-    shallow, deep = Candidate("tanh", 1), Candidate("tanh", 2)
+@pytest.mark.parametrize(
+    ("worked", "other", "rests"), [(1, 2, True), (2, 3, True), (3, 2, True), (2, 1, False)]
+)
+def test_a_candidate_rests_that_has_had_more_work_than_another_but_not_for_one_hidden_layer(
+    worked, other, rests
+):
     x = np.random.default_rng(43).standard_normal((300, 4))
     y = random_network((4, 3, 1), "tanh", 44)(x)
-    ranking = overwide._Ranking([shallow, deep], Effort())
-    work = 10 * len(x) * Layout.of(random_network((4, 30, 1), "tanh", 0)).num_parameters ** 2
-    times_too_often = int(overwide.SMALL_WORK // work) + 1
-    for candidate, widths, times in ((shallow, (30,), times_too_often), (deep, (3, 2), 1)):
+    wide, narrow = Candidate("tanh", worked), Candidate("tanh", other)
+    ranking = overwide._Ranking([wide, narrow], Effort())
+    for candidate in (wide, narrow):
+        widths = (30 if candidate == wide else 3, *(2,) * (candidate.depth - 1))
         _, attempt = try_student(x, y, "tanh", widths, rng=np.random.default_rng(45), max_steps=1)
-        ranking.record(candidate, replace(attempt, num_steps=10 * times, end="stalled"))
+        work = len(x) * attempt.student.layout.num_parameters**2
+        num_steps = int(overwide.SMALL_WORK // work) + 100 if candidate == wide else 10
+        ranking.record(candidate, replace(attempt, num_steps=num_steps, end="stalled"))
     for turn in (0, 1):  # at sizes where all candidates are tried, and at the others
-        assert ranking.choose(x, y, turn) == [deep]
+        assert (wide not in ranking.choose(x, y, turn)) == rests
+        assert narrow in ranking.choose(x, y, turn)
 
 
 def test_a_wrong_activation_is_never_accepted():

@@ -32,16 +32,17 @@ class AcceleratedProblem:
         mask = np.zeros(self.padded.num_parameters)
         mask[self._inside] = 1.0
         with jax.enable_x64(True):
-            self._data = tuple(jax.device_put(np.asarray(a, dtype=np.float64)) for a in (x, y, mask))
+            self.data = tuple(jax.device_put(np.asarray(a, dtype=np.float64)) for a in (x, y, mask))
+            """Points, answers and mask, on the device."""
 
     @property
     def num_residuals(self) -> int:
-        return int(self._data[1].size)
+        return int(self.data[1].size)
 
     @property
     def mask(self) -> Any:
         """One for the layout's own parameters, zero for idle ones, on the device."""
-        return self._data[2]
+        return self.data[2]
 
     def inside(self, parameters: np.ndarray) -> Any:
         """Parameters of the layout as a point on the device."""
@@ -62,7 +63,7 @@ class AcceleratedProblem:
         with jax.enable_x64(True):
             expand, _ = _compiled()
             return AcceleratedExpansion(
-                self.padded, self._data, self._inside, theta, *expand(self.padded, theta, *self._data)
+                self.padded, self.data, self._inside, theta, *expand(self.padded, theta, *self.data)
             )
 
 
@@ -116,14 +117,19 @@ class AcceleratedExpansion:
 
 @lru_cache(maxsize=1)
 def _compiled():
-    """The two compiled functions; JAX is imported here and nowhere before."""
-    from functools import partial
+    """The two compiled functions."""
+    import jax
 
+    return tuple(jax.jit(step, static_argnums=0, compiler_options=COMPILER) for step in formulas())
+
+
+@lru_cache(maxsize=1)
+def formulas():
+    """``expand`` and ``propose`` as plain functions of arrays; JAX is imported here and nowhere before."""
     import jax
     import jax.numpy as jnp
     from jax.scipy.linalg import cho_factor, cho_solve
 
-    @partial(jax.jit, static_argnums=0, compiler_options=COMPILER)
     def expand(layout, theta, x, y, mask):
         outputs, jacobian = layout.linearise(theta, x, jnp)
         r, jacobian = (outputs - y).ravel(), jacobian * mask
@@ -134,7 +140,6 @@ def _compiled():
         zero = jnp.zeros((jacobian.shape[1],) * 2, dtype=jacobian.dtype)
         return jax.lax.linalg.symmetric_product(jacobian.T, zero, symmetrize_output=True)
 
-    @partial(jax.jit, static_argnums=0, compiler_options=COMPILER)
     def propose(layout, x, y, mask, theta, r, jacobian, matrix, gradient, damping, difference, longest_bend):
         unit = jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
         factor = cho_factor(matrix + damping * unit * jnp.eye(len(gradient)), lower=True)

@@ -134,47 +134,94 @@ def minimise(
 
 
 def descend(problem: Expandable, start: Any, scale: float, settings: Settings | None = None) -> Minimum:
-    """The loop itself: propose, accept or damp, until target, stall, stationarity, steps or time."""
+    """From one start: propose, accept or damp, until target, stall, stationarity, steps or time."""
     s = Settings() if settings is None else settings
-    theta, num_residuals = start, max(problem.num_residuals, 1)
-    damping, growth, quiet = s.damping, 2.0, 0
-    here = problem.expand(theta, damping >= s.coarse_damping)
-    history = [_rms(here.loss, num_residuals, scale)]
-
-    def ended(end: str) -> Minimum:
-        return Minimum(np.array(theta, dtype=np.float64), history[-1], len(history) - 1, end, tuple(history))
-
-    for _ in range(s.max_steps):
-        if history[-1] <= s.target:
-            return ended("target")
-        if time.monotonic() > s.deadline:
-            return ended("time")
-        if _has_stalled(history, s):
-            return ended("stalled")
-        difference = s.difference if history[-1] > s.rounding else max(s.difference, COARSE)
+    theta, here = start, problem.expand(start, s.damping >= s.coarse_damping)
+    course = Course(here.loss, problem.num_residuals, scale, s)
+    while course.goes_on():
         proposal = here.propose(
-            damping, geodesic=s.geodesic, difference=difference, longest_bend=s.longest_bend
+            course.damping, geodesic=s.geodesic, difference=course.difference, longest_bend=s.longest_bend
         )
-        if proposal is None:
-            damping, growth = damping * 4, 2.0
-            history.append(history[-1])
-            continue
-        trial, loss, predicted = proposal
-        if loss < here.loss:
-            gain = 1.0 - np.sqrt(loss / here.loss)
-            ratio = (here.loss - loss) / max(predicted, 1e-300)
-            damping = max(damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), 1e-14)
-            growth = 2.0
-            quiet = quiet + 1 if gain < s.stationary_gain else 0
-            rough = damping >= s.coarse_damping and _rms(loss, num_residuals, scale) >= s.coarse_rms
+        trial, loss, predicted = (theta, float("nan"), 0.0) if proposal is None else proposal
+        if course.take(loss, predicted):
+            rough = course.damping >= s.coarse_damping and course.rms >= s.coarse_rms
             theta, here = trial, problem.expand(trial, rough)
+    return course.minimum(theta)
+
+
+class Course:
+    """One start on its way: its damping, what it has reached, and why it has ended."""
+
+    def __init__(self, loss: float, num_residuals: int, scale: float, settings: Settings):
+        self._settings, self._num_residuals, self._scale = settings, max(num_residuals, 1), scale
+        self.loss, self._growth, self._quiet = loss, 2.0, 0
+        self._history = [self._rms(loss)]
+        self._end = ""
+        self.damping = settings.damping
+
+    @property
+    def rms(self) -> float:
+        return self._history[-1]
+
+    @property
+    def difference(self) -> float:
+        """Step of the next second difference."""
+        s = self._settings
+        return s.difference if self.rms > s.rounding else max(s.difference, COARSE)
+
+    def goes_on(self) -> bool:
+        """Whether there is another step to take."""
+        self._end = self._end or self._why_ended()
+        return not self._end
+
+    def take(self, loss: float, predicted: float) -> bool:
+        """Whether the step to a trial of this loss is taken; NaN: the damped matrix was not positive definite."""
+        accepted = loss < self.loss
+        if np.isnan(loss):
+            self.damping, self._growth = self.damping * 4, 2.0
+        elif accepted:
+            gain = 1.0 - np.sqrt(loss / self.loss)
+            ratio = (self.loss - loss) / max(predicted, 1e-300)
+            self.damping = max(self.damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), 1e-14)
+            self._growth = 2.0
+            self._quiet = self._quiet + 1 if gain < self._settings.stationary_gain else 0
+            self.loss = loss
         else:
-            damping, growth, quiet = damping * growth, growth * 2, quiet + 1
-        history.append(_rms(here.loss, num_residuals, scale))
-        settled = (quiet >= s.patience and damping < 1e-3) or quiet >= 3 * s.patience
-        if history[-1] > s.target and settled:
-            return ended("stationary")
-    return ended("target" if history[-1] <= s.target else "steps")
+            self.damping, self._growth, self._quiet = (
+                self.damping * self._growth,
+                self._growth * 2,
+                self._quiet + 1,
+            )
+        self._history.append(self._rms(self.loss))
+        return accepted
+
+    def minimum(self, parameters: Any) -> Minimum:
+        """Where it ended, given the point."""
+        return Minimum(
+            np.array(parameters, dtype=np.float64),
+            self.rms,
+            len(self._history) - 1,
+            self._end,
+            tuple(self._history),
+        )
+
+    def _why_ended(self) -> str:
+        """Empty while it has not."""
+        s, history, quiet = self._settings, self._history, self._quiet
+        if self.rms <= s.target:
+            return "target"
+        if (quiet >= s.patience and self.damping < 1e-3) or quiet >= 3 * s.patience:
+            return "stationary"
+        if len(history) > s.max_steps:
+            return "steps"
+        if time.monotonic() > s.deadline:
+            return "time"
+        if not s.stall_steps or len(history) <= s.stall_steps or self.rms <= s.stall_above:
+            return ""
+        return "stalled" if self.rms > (1 - s.stall_gain) * history[-1 - s.stall_steps] else ""
+
+    def _rms(self, loss: float) -> float:
+        return float(np.sqrt(loss / self._num_residuals)) / self._scale
 
 
 def fit_network(network: Network, x: np.ndarray, y: np.ndarray, *, settings: Settings | None = None) -> Fit:
@@ -280,13 +327,3 @@ class HostExpansion:
 
     def _double(self, b: np.ndarray) -> np.ndarray:
         return b.astype(np.float64, copy=False)
-
-
-def _has_stalled(history: list[float], s: Settings) -> bool:
-    if not s.stall_steps or len(history) <= s.stall_steps or history[-1] <= s.stall_above:
-        return False
-    return history[-1] > (1 - s.stall_gain) * history[-1 - s.stall_steps]
-
-
-def _rms(loss: float, num_residuals: int, scale: float) -> float:
-    return float(np.sqrt(loss / num_residuals)) / scale

@@ -26,7 +26,8 @@ from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.nearly_affine import is_nearly_affine
 from unweave.refine.polish import Polished
-from unweave.refine.student import NEGLIGIBLE, Attempt, Recovered, try_student
+from unweave.refine.student import NEGLIGIBLE, Attempt, Recovered, Task, Trial
+from unweave.refine.together import runs_together
 
 SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
@@ -81,6 +82,8 @@ class Effort:
     """... and beyond, where steps cost more than compilations."""
     num_starts: int = 1
     """Starts of each candidate at each size."""
+    num_together: int = 4
+    """The same where an accelerator takes several starts at once (``together``): starts of each shape."""
     min_points: int = 8
     max_points: int = 200_000
     max_steps: int = 150
@@ -250,10 +253,9 @@ def _search(
     attempts: list[Attempt] = []
     ranking = _Ranking(candidates, effort)
     surplus: Recovered | None = None
-    out_of_time = f"stopped after {effort.time_limit:g} s; allow more time"
     for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
         if time.monotonic() > deadline:
-            return _give_up(pool, attempts, surplus, out_of_time)
+            break
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
         leading = ranking.choose(x, y, turn)
@@ -264,17 +266,16 @@ def _search(
             leading, turn, num_starts, y.size, accelerated, nearly_affine=exact and is_nearly_affine(x, y)
         )
         students = [
-            (candidate, choose_widths(x, y, candidate, shape, hidden), int(rng.integers(2**62)))
+            _Students.draw(candidate, choose_widths(x, y, candidate, shape, hidden), x, y, effort, rng)
             for candidate, shape in plan
         ]
-        students = [s for s in students if _affordable(x, y, s[0], s[1])]
+        students = [s for s in students if fits_memory(y.size, s.num_parameters)]
         if not students:
             reason = f"no student fitted up to {len(x):,} points, and wider ones do not fit into memory"
             return _give_up(pool, attempts, surplus, reason)
-        for candidate, trial in _try_all(executor, x, y, students, noise, effort.max_steps, deadline):
-            if trial is None:
-                return _give_up(pool, attempts, surplus, out_of_time)
-            found, attempt = trial
+        for candidate, found, attempt in _try_all(
+            executor, x, y, students, noise, effort.max_steps, deadline
+        ):
             attempts.append(attempt)
             ranking.record(candidate, attempt)
             if found is not None and found.minimal:
@@ -291,66 +292,79 @@ def _search(
         if is_last:
             break
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
+    if time.monotonic() > deadline:
+        reason = f"stopped after {effort.time_limit:g} s; allow more time"
     return _give_up(pool, attempts, surplus, reason)
 
 
-Trial = tuple[Recovered | None, Attempt]
+@dataclass(frozen=True)
+class _Students:
+    """Students of one candidate and widths: one, or several that an accelerator fits at once."""
+
+    candidate: Candidate
+    widths: tuple[int, ...]
+    num_parameters: int
+    seeds: tuple[int, ...]
+
+    @staticmethod
+    def draw(
+        candidate: Candidate,
+        widths: tuple[int, ...],
+        x: np.ndarray,
+        y: np.ndarray,
+        effort: Effort,
+        rng: np.random.Generator,
+    ) -> _Students:
+        layout = Form.of(candidate.activation).layout((x.shape[1], *widths, y.shape[1]))
+        num_starts = effort.num_together if runs_together(y.size, layout.num_parameters) else 1
+        seeds = tuple(int(seed) for seed in rng.integers(2**62, size=num_starts))
+        return _Students(candidate, widths, layout.num_parameters, seeds)
+
+    def run(self, x: np.ndarray, y: np.ndarray, noise: float, max_steps: int, seconds: float) -> list[Trial]:
+        """What became of them, up to the first that is minimal; from their own seeds, wherever this runs."""
+        task = Task.of(
+            x,
+            y,
+            self.candidate.activation,
+            self.widths,
+            noise=noise,
+            max_steps=max_steps,
+            deadline=time.monotonic() + seconds,
+        )
+        trials: list[Trial] = []
+        for found, attempt in task.try_from([np.random.default_rng(seed) for seed in self.seeds]):
+            trials.append((found, attempt))
+            if found is not None and found.minimal:
+                break
+        return trials
 
 
 def _try_all(
     executor: Executor,
     x: np.ndarray,
     y: np.ndarray,
-    students: list[tuple[Candidate, tuple[int, ...], int]],
+    students: list[_Students],
     noise: float,
     max_steps: int,
     deadline: float,
-) -> Iterator[tuple[Candidate, Trial | None]]:
-    """Every student with what became of it, in order; None once the time is up."""
+) -> Iterator[tuple[Candidate, Recovered | None, Attempt]]:
+    """Every student with what became of it, in order, while there is time."""
     in_advance = not isinstance(executor, Here)
     futures = []
     if in_advance:
         left = max(deadline - time.monotonic(), 0.0)
-        futures = [
-            executor.submit(_try_one, x, y, c.activation, widths, seed, noise, max_steps, left)
-            for c, widths, seed in students
-        ]
+        futures = [executor.submit(s.run, x, y, noise, max_steps, left) for s in students]
     try:
-        for i, (candidate, widths, seed) in enumerate(students):
+        for i, some in enumerate(students):
             left = deadline - time.monotonic()
             if left < 0:
-                yield candidate, None
                 return
-            if in_advance:
-                yield candidate, futures[i].result()
-            else:
-                yield candidate, _try_one(x, y, candidate.activation, widths, seed, noise, max_steps, left)
+            trials = futures[i].result() if in_advance else some.run(x, y, noise, max_steps, left)
+            for found, attempt in trials:
+                yield some.candidate, found, attempt
     finally:
         for future in futures:
             future.cancel()
-
-
-def _try_one(
-    x: np.ndarray,
-    y: np.ndarray,
-    activation: str,
-    widths: tuple[int, ...],
-    seed: int,
-    noise: float,
-    max_steps: int,
-    seconds: float,
-) -> Trial:
-    """One student from its own seed, wherever this runs."""
-    return try_student(
-        x,
-        y,
-        activation,
-        widths,
-        rng=np.random.default_rng(seed),
-        noise=noise,
-        max_steps=max_steps,
-        deadline=time.monotonic() + seconds,
-    )
 
 
 class _Ranking:
@@ -374,10 +388,16 @@ class _Ranking:
         self._work[candidate] = self._work.get(candidate, 0.0) + work
 
     def _fair(self, chosen: list[Candidate]) -> list[Candidate]:
-        """Without those that have had several times the work of another: near misses are costly to prune."""
-        spent = [self._work.get(c, 0.0) for c in chosen]
-        most = UNFAIR * min(spent) + SMALL_WORK
-        return [c for c, work in zip(chosen, spent, strict=True) if work <= most]
+        """Without those that have had several times the work of another: near misses are costly to prune.
+
+        Deeper ones do not rest for one hidden layer: it needs the fewest points, and would have been found.
+        """
+
+        def share(candidate: Candidate) -> float:
+            rivals = [c for c in chosen if c == candidate or c.depth >= min(candidate.depth, 2)]
+            return UNFAIR * min(self._work.get(c, 0.0) for c in rivals) + SMALL_WORK
+
+        return [c for c in chosen if self._work.get(c, 0.0) <= share(c)]
 
     def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
         """The two leading candidates; every few sizes all, deep ones for leading activations only.
@@ -428,12 +448,6 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
             reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
             break
     return OverwideFit(network, rms, False, len(pool.x), tuple(attempts), None, (), reason)
-
-
-def _affordable(x: np.ndarray, y: np.ndarray, candidate: Candidate, widths: tuple[int, ...]) -> bool:
-    """Whether a student of these widths fits into memory."""
-    layout = Form.of(candidate.activation).layout((x.shape[1], *widths, y.shape[1]))
-    return fits_memory(y.size, layout.num_parameters)
 
 
 def _accelerated(num_residuals: int) -> bool:

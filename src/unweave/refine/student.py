@@ -9,6 +9,7 @@ parameters, and a Jacobian of full rank at minimal width, which no reducible net
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from unweave.refine.polish import Polished, polish
 from unweave.refine.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
 from unweave.refine.standard import Standard
 from unweave.refine.starts import draw_start
+from unweave.refine.together import fit_each
 
 PROMISING = 3e-4
 """Residual, relative to that of the best affine function, at which a student is in the basin."""
@@ -96,6 +98,9 @@ class Recovered:
     undetermined: tuple[str, ...] = ()
 
 
+Trial = tuple[Recovered | None, Attempt]
+
+
 def try_student(
     x: np.ndarray,
     y: np.ndarray,
@@ -106,65 +111,137 @@ def try_student(
     noise: float = 0.0,
     max_steps: int = 150,
     deadline: float = float("inf"),
-) -> tuple[Recovered | None, Attempt]:
+) -> Trial:
     """One random student of these widths; None unless it ends exact, or at the noise level."""
-    form = Form.of(activation)
-    standard = Standard.of(x, y, common=noise > 0)
-    u, v = standard.inputs(x), standard.outputs(y)
-    floor = noise / float(np.min(standard.spread))
-    floor = floor if floor > NEGLIGIBLE else 0.0
-    layout = form.layout((u.shape[1], *widths, v.shape[1]))
-    bend = bend_of(u, v)
-    promising = max(PROMISING * bend, 1.2 * floor)
-    settings = Settings(
-        target=promising,
-        max_steps=max_steps,
-        stall_above=STALLED * bend,
-        deadline=deadline,
-    )
-    num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0
-    rest = slice(len(u) - num_held, None)
-    held_u, held_v, u, v = u[rest], v[rest], u[: rest.start], v[: rest.start]
-    start, seen, affine = draw_start(layout, u, v, rng), v, None
-    bent = is_fitted_bent(layout, v.size, bend, floor)
-    if bent:
-        seen = without_affine(u, v)
-        settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
-    first = fit_layout(replace(layout, bent=bent), start, u, seen, settings=settings)
-    if bent:
-        affine, _ = best_affine(u, v - layout.forward(first.parameters, u))
-    student = Student(standard, layout, first.parameters, affine)
-    rms = first.rms * (spread_of(seen) if bent else 1.0)
-    attempt = Attempt(activation, widths, len(x), rms, first.num_steps, first.end, student)
-    if first.rms > (settings.stall_above if first.end == "steps" else settings.target):
-        return None, attempt
-    most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
-    if num_held and student.residual(held_u, held_v) > most * rms:
-        return None, replace(attempt, end="memorised")
-    layout, fit = narrow_down(
-        layout, first, u, v, bend=bend, floor=floor, max_steps=max_steps, deadline=deadline, bent=bent
-    )
-    attempt = replace(
-        attempt,
-        rms=fit.rms,
-        num_steps=attempt.num_steps + fit.num_steps,
-        end=fit.end,
-        student=Student(standard, layout, fit.parameters),
-    )
-    enough = max(EXACT, 1.2 * floor)
-    if fit.rms > enough:
-        return None, attempt
-    plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * floor))
-    if plain is None:
-        return None, replace(attempt, end="signs")
-    polished = polish(standard.undo(plain.network), x, y, noise=noise)
-    if polished.rms > enough:
-        return None, replace(attempt, rms=polished.rms, end="signs")
-    num_free = form.free_per_unit * sum(polished.network.hidden)
-    num_free += standard.num_lost * polished.network.hidden[0]
-    minimal = polished.null_directions.shape[1] <= num_free
-    found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
-    return found, replace(attempt, rms=polished.rms)
+    task = Task.of(x, y, activation, widths, noise=noise, max_steps=max_steps, deadline=deadline)
+    return next(task.try_from([rng]))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Students of one activation and widths on one set of points, in standard coordinates."""
+
+    x: np.ndarray
+    y: np.ndarray
+    activation: str
+    widths: tuple[int, ...]
+    noise: float
+    standard: Standard
+    layout: Layout
+    u: np.ndarray
+    v: np.ndarray
+    held: tuple[np.ndarray, np.ndarray]
+    """Points and answers that no fit sees."""
+    floor: float
+    """The noise, relative to the spread of the answers; 0 where they are exact."""
+    bend: float
+    bent: bool
+    settings: Settings
+
+    @staticmethod
+    def of(
+        x: np.ndarray,
+        y: np.ndarray,
+        activation: str,
+        widths: tuple[int, ...],
+        *,
+        noise: float = 0.0,
+        max_steps: int = 150,
+        deadline: float = float("inf"),
+    ) -> Task:
+        standard = Standard.of(x, y, common=noise > 0)
+        u, v = standard.inputs(x), standard.outputs(y)
+        floor = noise / float(np.min(standard.spread))
+        floor = floor if floor > NEGLIGIBLE else 0.0
+        layout = Form.of(activation).layout((u.shape[1], *widths, v.shape[1]))
+        bend = bend_of(u, v)
+        settings = Settings(
+            target=max(PROMISING * bend, 1.2 * floor),
+            max_steps=max_steps,
+            stall_above=STALLED * bend,
+            deadline=deadline,
+        )
+        num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0
+        seen, held = slice(0, len(u) - num_held), slice(len(u) - num_held, None)
+        bent = is_fitted_bent(layout, v[seen].size, bend, floor)
+        if bent:
+            settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
+        return Task(
+            x,
+            y,
+            activation,
+            widths,
+            noise,
+            standard,
+            layout,
+            u[seen],
+            v[seen],
+            (u[held], v[held]),
+            floor,
+            bend,
+            bent,
+            settings,
+        )
+
+    def try_from(self, rngs: Sequence[np.random.Generator]) -> Iterator[Trial]:
+        """One student from each generator, in the order in which their first fits end; lazily."""
+        starts = [draw_start(self.layout, self.u, self.v, rng) for rng in rngs]
+        seen = without_affine(self.u, self.v) if self.bent else self.v
+        layout = replace(self.layout, bent=self.bent)
+        for first in fit_each(layout, starts, self.u, seen, settings=self.settings):
+            yield self._finish(first, spread_of(seen) if self.bent else 1.0)
+
+    def _finish(self, first: Minimum, scale: float) -> Trial:
+        """Judge the first fit of a student, narrow it down and polish it; ``scale`` is that of its residuals."""
+        layout, u, v, settings, affine = self.layout, self.u, self.v, self.settings, None
+        if self.bent:
+            affine, _ = best_affine(u, v - layout.forward(first.parameters, u))
+        student = Student(self.standard, layout, first.parameters, affine)
+        rms = first.rms * scale
+        attempt = Attempt(self.activation, self.widths, len(self.x), rms, first.num_steps, first.end, student)
+        if first.rms > (settings.stall_above if first.end == "steps" else settings.target):
+            return None, attempt
+        most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
+        if len(self.held[0]) and student.residual(*self.held) > most * rms:
+            return None, replace(attempt, end="memorised")
+        layout, fit = narrow_down(
+            layout,
+            first,
+            u,
+            v,
+            bend=self.bend,
+            floor=self.floor,
+            max_steps=settings.max_steps,
+            deadline=settings.deadline,
+            bent=self.bent,
+        )
+        attempt = replace(
+            attempt,
+            rms=fit.rms,
+            num_steps=attempt.num_steps + fit.num_steps,
+            end=fit.end,
+            student=Student(self.standard, layout, fit.parameters),
+        )
+        return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
+
+    def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
+        """The plain network of a student at the level of the answers, to the last digit, if it has one."""
+        form = Form.of(self.activation)
+        plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
+        if plain is None:
+            return None, replace(attempt, end="signs")
+        polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
+        if polished.rms > self._enough:
+            return None, replace(attempt, rms=polished.rms, end="signs")
+        num_free = form.free_per_unit * sum(polished.network.hidden)
+        num_free += self.standard.num_lost * polished.network.hidden[0]
+        minimal = polished.null_directions.shape[1] <= num_free
+        found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
+        return found, replace(attempt, rms=polished.rms)
+
+    @property
+    def _enough(self) -> float:
+        return max(EXACT, 1.2 * self.floor)
 
 
 def narrow_down(
