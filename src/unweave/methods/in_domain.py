@@ -12,6 +12,7 @@ functions and are one candidate; so are all sharpnesses of softplus.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from unweave.methods.base import Finding, Problem
 from unweave.methods.in_domain_reduced import recover_reduced
 from unweave.network import Network
 from unweave.oracles.meter import Meter
+from unweave.refine.design import telling_points, unit_sizes
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.nearly_affine import best_affine
@@ -34,7 +36,7 @@ CERTIFICATE_SHARE = 200
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
 SHARP, MOST = 1e-5, 16
-"""Rounded answers: parameters that are not known to this are fitted to more points, so many times at most."""
+"""Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
 
 class InDomain:
@@ -56,11 +58,16 @@ class InDomain:
         with meter.stage(STAGE):
             sampler = _choose_sampler(meter, problem, rng)
 
-            def more_points(num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            def draw(num_points: int) -> np.ndarray:
+                return meter.snap(sampler(num_points))
+
+            def affordable(num_points: int) -> int:
                 left = meter.ledger.left
                 share = min(CERTIFICATE_SHARE, left // 5) if np.isfinite(left) else 0
-                num_points = int(min(num_points, left - share))
-                x = meter.snap(sampler(max(num_points, 0)))
+                return max(int(min(num_points, left - share)), 0)
+
+            def more_points(num_points: int) -> tuple[np.ndarray, np.ndarray]:
+                x = draw(affordable(num_points))
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
@@ -69,7 +76,7 @@ class InDomain:
             if found.network is None or not found.network.hidden:
                 return found
             if problem.precision.relative < COARSE:
-                return _sharpen(pool, problem, found)
+                return _sharpen(meter, draw, affordable((MOST - 1) * len(pool.x)), pool, problem, found)
             return _recover_from_more(pool, problem, self.effort, found)
 
 
@@ -132,31 +139,25 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
     return replace(again, alternatives={**first.alternatives, **again.alternatives})
 
 
-def _sharpen(pool: Pool, problem: Problem, found: Finding) -> Finding:
-    """Rounded answers (float32): as many more points as bring the standard errors of the parameters to ``SHARP``."""
+def _sharpen(
+    meter: Meter, draw: Callable[[int], np.ndarray], most: int, pool: Pool, problem: Problem, found: Finding
+) -> Finding:
+    """Rounded answers (float32): points are chosen that bring the standard errors of the parameters to ``SHARP``."""
     network, noise = found.network, problem.precision.noise
-    errors = found.details.get("standard_errors")
+    errors, goal = found.details.get("standard_errors"), SHARP / 2  # the worst of many is that far away
     if network is None or errors is None or noise == 0 or found.undetermined:
         return found
-    # the worst of many units is one and a half to two standard errors away
-    more = (2 * _worst_unit(network, errors) / SHARP) ** 2
-    if not more > 1:
+    if not np.max(errors / unit_sizes(network)) > goal:
         return found
-    x, y = pool.take(int(min(more, MOST) * len(pool.x)))
-    polished = polish(network, x, y, noise=noise)
+    chosen = telling_points(network, pool.x, draw, noise=noise, goal=goal, most=most)
+    if not len(chosen):
+        return found
+    x = np.concatenate([pool.x, chosen])
+    polished = polish(network, x, np.concatenate([pool.y, meter.ask(chosen)]), noise=noise)
     changed = {"standard_errors": polished.standard_errors, "singular_values": polished.singular_values}
     return replace(
         found, network=polished.network, details={**found.details, **changed, "num_points": len(x)}
     )
-
-
-def _worst_unit(network: Network, errors: np.ndarray) -> float:
-    """The largest of ``errors`` (in the order of ``flat``) relative to the largest parameter of the same unit."""
-    of_each, worst = network.with_flat(errors), 0.0
-    for w, b, dw, db in zip(network.weights, network.biases, of_each.weights, of_each.biases, strict=True):
-        size = np.maximum(np.max(np.abs(w), axis=1), np.abs(b))
-        worst = max(worst, float(np.max(np.maximum(np.max(dw, axis=1), db) / np.maximum(size, 1e-300))))
-    return worst
 
 
 def _candidates(problem: Problem) -> list[Candidate]:

@@ -82,7 +82,7 @@ class Effort:
     """... and beyond, where steps cost more than compilations."""
     num_starts: int = 1
     """Starts of each candidate at each size."""
-    num_together: int = 4
+    num_together: int = 8
     """The same where an accelerator takes several starts at once (``together``): starts of each shape."""
     min_points: int = 8
     max_points: int = 200_000

@@ -18,7 +18,7 @@ from unweave.refine.devices import use_accelerator
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Course, Minimum, Settings, fit_layout, spread_of
 
-MOST = 1e10
+MOST = 6e9
 """Multiplications in one set of normal equations up to which starts share a launch: beyond, one fills the device."""
 
 
