@@ -35,6 +35,8 @@ UNFAIR, SMALL_WORK = 1.5, 1e12
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
 NEAR_MISS = 1e-3
 """Relative residual at which a student that stopped converging may be one of a similar activation."""
+NARROWED = 2
+"""Promising students of those fitted at once that are pruned."""
 REFITS = 5
 """What pruning a near miss takes, in the steps of its last fit."""
 
@@ -321,7 +323,10 @@ class _Students:
         return _Students(candidate, widths, layout.num_parameters, seeds)
 
     def run(self, x: np.ndarray, y: np.ndarray, noise: float, max_steps: int, seconds: float) -> list[Trial]:
-        """What became of them, up to the first that is minimal; from their own seeds, wherever this runs."""
+        """What became of them, up to the first that is minimal; from their own seeds, wherever this runs.
+
+        The first to be promising are narrowed down; where they miss, the others mostly miss too.
+        """
         task = Task.of(
             x,
             y,
@@ -334,7 +339,8 @@ class _Students:
         trials: list[Trial] = []
         for found, attempt in task.try_from([np.random.default_rng(seed) for seed in self.seeds]):
             trials.append((found, attempt))
-            if found is not None and found.minimal:
+            num_narrowed = sum(tried.narrowed for _, tried in trials)
+            if (found is not None and found.minimal) or num_narrowed >= NARROWED:
                 break
         return trials
 

@@ -85,6 +85,8 @@ class Attempt:
     num_steps: int
     end: str
     student: Student = field(repr=False)
+    narrowed: bool = False
+    """Whether the first fit was good enough to be narrowed down."""
 
 
 @dataclass(frozen=True)
@@ -221,6 +223,7 @@ class Task:
             num_steps=attempt.num_steps + fit.num_steps,
             end=fit.end,
             student=Student(self.standard, layout, fit.parameters),
+            narrowed=True,
         )
         return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
 
