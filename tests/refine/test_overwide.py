@@ -10,7 +10,7 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.network import Network
-from unweave.refine import overwide
+from unweave.refine import overwide, student, together
 from unweave.refine import prune as pruning
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
@@ -55,6 +55,41 @@ def test_everything_comes_back_without_being_told_the_widths(sizes, activation):
     assert fit.minimal
     assert fit.network.hidden == truth.hidden
     assert compare(truth, fit.network).max_relative_error < 1e-9
+
+
+def _seen_together(monkeypatch):
+    """Every fit as on an accelerator with room for several starts; the numbers of starts that were fitted at once."""
+    counts = []
+
+    def fit_all(layout, starts, *arguments, **options):
+        counts.append(len(starts))
+        return together.fit_together(layout, starts, *arguments, **options)
+
+    monkeypatch.setattr(overwide, "runs_together", lambda *size: True)
+    monkeypatch.setattr(student, "fit_each", fit_all)
+    return counts
+
+
+def test_students_fitted_at_once_bring_back_the_same_network(monkeypatch):
+    truth, counts = random_network((5, 4, 1), "tanh", 21), _seen_together(monkeypatch)
+    effort = Effort(num_together=3, growth=2.0, time_limit=60)
+    fit = _recover(truth, 22, effort=effort)
+    assert fit.network is not None, fit.reason
+    assert compare(truth, fit.network).max_relative_error < 1e-9
+    assert set(counts) == {3}
+
+
+def test_few_of_the_students_fitted_at_once_are_pruned(monkeypatch):
+    """A smaller network of another activation: every student is promising, none ends exact."""
+    counts = _seen_together(monkeypatch)
+    truth = random_network((3, 2, 1), "erf", 23)
+    x = np.random.default_rng(24).standard_normal((400, 3))
+    one, rng = Candidate("tanh", 1), np.random.default_rng(25)
+    together_with = overwide._Students.draw(one, (12,), x, truth(x), Effort(num_together=6), rng)
+    trials = together_with.run(x, truth(x), 0.0, 150, 60.0)
+    assert counts == [6]
+    assert sum(attempt.narrowed for _, attempt in trials) == overwide.NARROWED
+    assert all(found is None for found, _ in trials)
 
 
 def test_few_samples_a_parameter_suffice():
