@@ -17,7 +17,7 @@ import resource
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -282,9 +282,10 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     from unweave.refine.devices import has_accelerator
     from unweave.refine.layout import Layout
     from unweave.refine.levenberg_marquardt import HostProblem, Settings, descend
+    from unweave.refine.together import MOST, fit_together
 
     rng = np.random.default_rng(0)
-    settings = Settings(target=0.0, max_steps=4, stall_steps=0)
+    settings = Settings(target=0.0, max_steps=4, stall_steps=0, patience=1000)
     logs: dict[str, list[tuple[float, float]]] = {}
     for width in sizes:
         network = random_mlp((30, width, width // 2, 1), "tanh", 1)
@@ -314,10 +315,17 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
             seconds = (time.monotonic() - began) / num_steps
             logs.setdefault(name, []).append((np.log(p), np.log(seconds)))
             gigabytes = 8e-9 * (5 * p * p + 3 * p * p)
-            print(
-                f"{p:6d} parameters  {name:12s} {1e3 * seconds:9.1f} ms a step  about {gigabytes:.2f} GB",
-                flush=True,
-            )
+            line = f"{p:6d} parameters  {name:12s} {1e3 * seconds:9.1f} ms a step  about {gigabytes:.2f} GB"
+            if name == "accelerator" and y.size * p**2 <= MOST:
+                starts = [network.flat() * (1 + 0.3 * rng.standard_normal(p)) for _ in range(8)]
+                longer = replace(settings, max_steps=40)  # its start is counted too
+                list(fit_together(layout, starts, x, y, settings=longer))  # compiles
+                began = time.monotonic()
+                list(fit_together(layout, starts, x, y, settings=longer))
+                at_once = (time.monotonic() - began) / longer.max_steps
+                ratio = len(starts) * seconds / at_once
+                line += f"  eight starts at once {1e3 * at_once:.1f} ms, {ratio:.1f} times as fast as in turn"
+            print(line, flush=True)
     for name, points in logs.items():
         if len(points) > 2:
             slope = np.polyfit(*np.array(points[-3:]).T, 1)[0]

@@ -79,6 +79,28 @@ def test_steep_networks_are_asked_close_to_the_middle():
     assert meter.ledger.total <= 20 * steep.num_parameters
 
 
+@pytest.mark.parametrize(
+    ("steepness", "precision", "num_ranges"),
+    [(0.5, EXACT, 1), (6.0, EXACT, 2), (6.0, Precision(6e-8, 1.0, "float32"), 1)],
+)
+def test_where_only_a_small_part_would_do_exact_answers_come_from_the_whole_domain_too(
+    steepness, precision, num_ranges
+):
+    def wave(x):
+        return np.sin(steepness * x[:, :1] + 0.5)
+
+    wave.input_size, wave.output_size = 5, 1
+    meter = Meter(Model(wave, "float64"), domain=Ball(5.0))
+    problem = Problem(("tanh",), None, precision, 3, 1)
+    samplers = in_domain._choose_samplers(meter, problem, problem.rng(31))
+    lengths = [np.max(np.linalg.norm(sampler(500), axis=1)) for sampler in samplers]
+    assert len(lengths) == num_ranges
+    assert max(lengths) <= meter.domain.radius
+    if num_ranges == 2:
+        assert lengths[0] > 0.9 * 2 * np.sqrt(5)
+        assert lengths[1] < lengths[0] / 3
+
+
 def test_an_affine_model_has_no_hidden_units():
     affine = Network([[[1.0, -2.0, 0.5]]], [[0.3]], ["identity"])
     finding, _ = _recover(affine, ("tanh",), Ball(2.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from unweave.refine import prune as pruning
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings
-from unweave.refine.overwide import FRUGAL, STURDY, Candidate, Effort, fit_overwide
+from unweave.refine.overwide import FRUGAL, STURDY, Candidate, Effort, Pool, fit_overwide
 from unweave.refine.prune import Removal, plan_removals, prune
 from unweave.refine.standard import Standard
 from unweave.refine.student import try_student
@@ -55,6 +56,24 @@ def test_everything_comes_back_without_being_told_the_widths(sizes, activation):
     assert fit.minimal
     assert fit.network.hidden == truth.hidden
     assert compare(truth, fit.network).max_relative_error < 1e-9
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_pools_of_several_ranges_are_searched_in_turn(first):
+    """Over a tiny range the answers are affine to rounding; the other pool has the network, whichever comes first."""
+    truth, rng = random_network((4, 3, 1), "tanh", 21), np.random.default_rng(22)
+
+    def more_points(num_points, scale):
+        x = scale * rng.standard_normal((num_points, 4))
+        return x, truth(x)
+
+    empty = np.zeros((0, 4)), np.zeros((0, 1))
+    tiny, good = (Pool(*empty, partial(more_points, scale=scale)) for scale in (1e-7, 1.0))
+    pools = [tiny, good] if first == 0 else [good, tiny]
+    fit = overwide.search(pools, [Candidate("tanh", 1)], rng=rng, effort=Effort(time_limit=60))
+    assert fit.network is not None, fit.reason
+    assert compare(truth, fit.network).max_relative_error < 1e-9
+    assert len(tiny.x) <= len(good.x) == fit.num_points
 
 
 def _seen_together(monkeypatch):

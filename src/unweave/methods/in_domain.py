@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -35,8 +36,14 @@ CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
+STEEP = 0.82
+"""Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
+SMALL = 0.25
+"""Fraction of the domain from which down it is asked as a whole, too."""
 SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
+
+Sampler = Callable[[int], np.ndarray]
 
 
 class InDomain:
@@ -54,29 +61,26 @@ class InDomain:
 
     def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
         """The same in all coordinates."""
-        rng = problem.rng(31)
         with meter.stage(STAGE):
-            sampler = _choose_sampler(meter, problem, rng)
-
-            def draw(num_points: int) -> np.ndarray:
-                return meter.snap(sampler(num_points))
+            samplers = _choose_samplers(meter, problem, problem.rng(31))
 
             def affordable(num_points: int) -> int:
                 left = meter.ledger.left
                 share = min(CERTIFICATE_SHARE, left // 5) if np.isfinite(left) else 0
                 return max(int(min(num_points, left - share)), 0)
 
-            def more_points(num_points: int) -> tuple[np.ndarray, np.ndarray]:
-                x = draw(affordable(num_points))
+            def bought(sampler: Sampler, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+                x = sampler(affordable(num_points))
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
-            pool = Pool(*empty, more_points)
-            found = _recover(pool, problem, self.effort)
-            if found.network is None or not found.network.hidden:
+            pools = [Pool(*empty, partial(bought, sampler)) for sampler in samplers]
+            found = _recover(pools, problem, self.effort)
+            if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
+            pool, sampler = pools[0], samplers[0]
             if problem.precision.relative < COARSE:
-                return _sharpen(meter, draw, affordable((MOST - 1) * len(pool.x)), pool, problem, found)
+                return _sharpen(meter, sampler, affordable((MOST - 1) * len(pool.x)), pool, problem, found)
             return _recover_from_more(pool, problem, self.effort, found)
 
 
@@ -86,17 +90,17 @@ def recover_from_samples(
     """The same from samples alone: subsets of the rows serve small students, all rows the final polish."""
     order = problem.rng(32).permutation(len(x))
     pool = Pool(np.asarray(x)[order], np.asarray(y).reshape(len(x), -1)[order])
-    return _recover(pool, problem, Effort() if effort is None else effort)
+    return _recover([pool], problem, Effort() if effort is None else effort)
 
 
-def _recover(pool: Pool, problem: Problem, effort: Effort) -> Finding:
+def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
     noise = problem.precision.noise
-    affine = _fit_affine(pool, noise)
+    affine = _fit_affine(pools[0], noise)
     if affine is not None:
         return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
     candidates = _candidates(problem)
     fit = search(
-        pool,
+        pools,
         candidates,
         hidden=problem.hidden,
         noise=noise,
@@ -133,15 +137,13 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
     assert network is not None
     widths, activation = network.hidden, network.activations[0]
     once = replace(effort, min_points=4 * len(pool.x), max_points=4 * len(pool.x) + 1)
-    again = _recover(pool, replace(problem, hidden=widths, activations=(activation,)), once)
+    again = _recover([pool], replace(problem, hidden=widths, activations=(activation,)), once)
     if again.network is None:
         return first
     return replace(again, alternatives={**first.alternatives, **again.alternatives})
 
 
-def _sharpen(
-    meter: Meter, draw: Callable[[int], np.ndarray], most: int, pool: Pool, problem: Problem, found: Finding
-) -> Finding:
+def _sharpen(meter: Meter, draw: Sampler, most: int, pool: Pool, problem: Problem, found: Finding) -> Finding:
     """Rounded answers (float32): points are chosen that bring the standard errors of the parameters to ``SHARP``."""
     network, noise = found.network, problem.precision.noise
     errors, goal = found.details.get("standard_errors"), SHARP / 2  # the worst of many is that far away
@@ -171,12 +173,14 @@ def _candidates(problem: Problem) -> list[Candidate]:
     return [Candidate(name, depth) for depth in depths for name in names]
 
 
-def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
+def _choose_samplers(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Sampler]:
     """Where to ask: a part of the domain over which the answers bend, but not so much that they look like noise.
 
     Within a small enough ball every smooth network looks affine, over a large one with steep rows like
     noise; both hide its units. So the range is halved or tripled, within the domain, until an affine
-    function explains a part of the answers but not all.
+    function explains a part of the answers but not all. Over a much smaller range than the domain exact answers
+    of a few units are nearly those of others: then the domain itself is asked too, which takes more points
+    until a student fits, and none comes close in vain.
     """
     domain, d = meter.domain, meter.input_size
     reach = domain.reach(d)
@@ -185,28 +189,29 @@ def _choose_sampler(meter: Meter, problem: Problem, rng: np.random.Generator):
         largest = domain.radius if isinstance(domain, Ball) else min(reach, 1e6)
         radius = min(2 * np.sqrt(d), largest)
 
-        def draw(n: int, scale: float) -> np.ndarray:
-            return centre + Ball(scale * radius).sample(n, d, rng) if n else np.zeros((0, d))
+        def draw(scale: float, n: int) -> np.ndarray:
+            return meter.snap(centre + Ball(scale * radius).sample(n, d, rng) if n else np.zeros((0, d)))
 
         most = largest / radius
     else:
         middle = domain.sample(4096, d, rng).mean(axis=0)
         most = 1.5 if isinstance(domain, Normal) else 1.0
 
-        def draw(n: int, scale: float) -> np.ndarray:
-            return middle + scale * (domain.sample(n, d, rng) - middle)
+        def draw(scale: float, n: int) -> np.ndarray:
+            return meter.snap(middle + scale * (domain.sample(n, d, rng) - middle))
 
-    scale, steep, flat = 1.0, 0.75, max(0.1, 100 * problem.precision.relative)
+    scale, flat = 1.0, max(0.1, 100 * problem.precision.relative)
     for _ in range(12):
-        x = meter.snap(draw(3 * (d + 2), scale))
+        x = draw(scale, 5 * (d + 2))
         bend = _bend(x, meter.ask(x))
-        if bend > steep:
+        if bend > STEEP:
             most, scale = scale, scale / 2
         elif bend < flat and scale < most:
             scale = min(3 * scale, most)
         else:
             break
-    return lambda n: draw(n, scale)
+    exact = problem.precision.kind == "float64"
+    return [partial(draw, s) for s in ([1.0, scale] if scale <= SMALL and exact else [scale])]
 
 
 def _bend(x: np.ndarray, y: np.ndarray) -> float:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -223,7 +223,7 @@ class Pool:
 
 
 def search(
-    pool: Pool,
+    pool: Pool | Sequence[Pool],
     candidates: Sequence[Candidate],
     *,
     hidden: tuple[int, ...] | None = None,
@@ -234,12 +234,26 @@ def search(
 ) -> OverwideFit:
     """The first candidate that fits at minimal width, at the least number of points that lets one.
 
-    With an ``engine`` the students of one size run side by side; the first in order that fits is taken, so the
-    result is the same as without.
+    Several pools, points of the same function over different ranges, are searched in turn: the one that is behind in
+    points goes next. With an ``engine`` the students of one size run side by side; the first in order that fits is
+    taken, so the result is the same as without.
     """
     effort = Effort() if effort is None else effort
+    pools = [pool] if isinstance(pool, Pool) else list(pool)
     with open_engine(engine) as executor:
-        return _search(pool, candidates, hidden, noise, rng, effort, executor)
+        rounds = {
+            p: _search(p, candidates, hidden, noise, generator, effort, executor)
+            for p, generator in zip(pools, [rng, *rng.spawn(len(pools) - 1)], strict=True)
+        }
+        ends: list[OverwideFit] = []
+        while rounds:
+            behind = min(rounds, key=lambda p: len(p.x))
+            end = next(rounds[behind])
+            if end is not None:
+                ends.append(end)
+                rounds = {} if end.minimal else {p: r for p, r in rounds.items() if p is not behind}
+    best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
+    return replace(best, attempts=tuple(attempt for end in ends for attempt in end.attempts))
 
 
 def _search(
@@ -250,7 +264,8 @@ def _search(
     rng: np.random.Generator,
     effort: Effort,
     executor: Executor,
-) -> OverwideFit:
+) -> Iterator[OverwideFit | None]:
+    """None after every size but the last, and how it ended."""
     deadline = time.monotonic() + effort.time_limit
     attempts: list[Attempt] = []
     ranking = _Ranking(candidates, effort)
@@ -274,14 +289,15 @@ def _search(
         students = [s for s in students if fits_memory(y.size, s.num_parameters)]
         if not students:
             reason = f"no student fitted up to {len(x):,} points, and wider ones do not fit into memory"
-            return _give_up(pool, attempts, surplus, reason)
+            yield _give_up(pool, attempts, surplus, reason)
+            return
         for candidate, found, attempt in _try_all(
             executor, x, y, students, noise, effort.max_steps, deadline
         ):
             attempts.append(attempt)
             ranking.record(candidate, attempt)
             if found is not None and found.minimal:
-                return OverwideFit(
+                yield OverwideFit(
                     found.network,
                     found.rms,
                     True,
@@ -290,13 +306,15 @@ def _search(
                     found.polished,
                     found.undetermined,
                 )
+                return
             surplus = found if found is not None else surplus
         if is_last:
             break
+        yield None
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
     if time.monotonic() > deadline:
         reason = f"stopped after {effort.time_limit:g} s; allow more time"
-    return _give_up(pool, attempts, surplus, reason)
+    yield _give_up(pool, attempts, surplus, reason)
 
 
 @dataclass(frozen=True)
