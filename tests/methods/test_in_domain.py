@@ -92,8 +92,11 @@ def test_where_only_a_small_part_would_do_exact_answers_come_from_the_whole_doma
     wave.input_size, wave.output_size = 5, 1
     meter = Meter(Model(wave, "float64"), domain=Ball(5.0))
     problem = Problem(("tanh",), None, precision, 3, 1)
-    samplers = in_domain._choose_samplers(meter, problem, problem.rng(31))
-    lengths = [np.max(np.linalg.norm(sampler(500), axis=1)) for sampler in samplers]
+    ranges = in_domain._choose_ranges(meter, problem, problem.rng(31))
+    lengths = [np.max(np.linalg.norm(r.draw(500), axis=1)) for r in ranges]
+    for r, length in zip(ranges, lengths, strict=True):  # what was asked to choose them is not asked again
+        assert len(r.x) == len(r.y) > 0
+        assert np.max(np.linalg.norm(r.x, axis=1)) <= 1.1 * length
     assert len(lengths) == num_ranges
     assert max(lengths) <= meter.domain.radius
     if num_ranges == 2:

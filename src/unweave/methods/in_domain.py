@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -36,6 +36,8 @@ CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
+LOOK = 4
+"""Points asked to choose a range, for each input."""
 STEEP = 0.82
 """Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
 SMALL = 0.25
@@ -62,7 +64,7 @@ class InDomain:
     def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
         """The same in all coordinates."""
         with meter.stage(STAGE):
-            samplers = _choose_samplers(meter, problem, problem.rng(31))
+            ranges = _choose_ranges(meter, problem, problem.rng(31))
 
             def affordable(num_points: int) -> int:
                 left = meter.ledger.left
@@ -73,14 +75,14 @@ class InDomain:
                 x = sampler(affordable(num_points))
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
-            empty = np.zeros((0, meter.input_size)), np.zeros((0, meter.output_size))
-            pools = [Pool(*empty, partial(bought, sampler)) for sampler in samplers]
+            pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
             found = _recover(pools, problem, self.effort)
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
-            pool, sampler = pools[0], samplers[0]
+            pool = pools[0]
             if problem.precision.relative < COARSE:
-                return _sharpen(meter, sampler, affordable((MOST - 1) * len(pool.x)), pool, problem, found)
+                most = affordable((MOST - 1) * len(pool.x))
+                return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
             return _recover_from_more(pool, problem, self.effort, found)
 
 
@@ -173,7 +175,16 @@ def _candidates(problem: Problem) -> list[Candidate]:
     return [Candidate(name, depth) for depth in depths for name in names]
 
 
-def _choose_samplers(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Sampler]:
+@dataclass(frozen=True)
+class Range:
+    """A part of the domain to draw points from, with those that were asked to choose it."""
+
+    draw: Sampler
+    x: np.ndarray
+    y: np.ndarray
+
+
+def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Range]:
     """Where to ask: a part of the domain over which the answers bend, but not so much that they look like noise.
 
     Within a small enough ball every smooth network looks affine, over a large one with steep rows like
@@ -200,18 +211,19 @@ def _choose_samplers(meter: Meter, problem: Problem, rng: np.random.Generator) -
         def draw(scale: float, n: int) -> np.ndarray:
             return meter.snap(middle + scale * (domain.sample(n, d, rng) - middle))
 
-    scale, flat = 1.0, max(0.1, 100 * problem.precision.relative)
+    scale, flat, tried = 1.0, max(0.1, 100 * problem.precision.relative), []
     for _ in range(12):
-        x = draw(scale, 5 * (d + 2))
-        bend = _bend(x, meter.ask(x))
+        x = draw(scale, LOOK * (d + 2))
+        tried.append(Range(partial(draw, scale), x, meter.ask(x)))
+        bend = _bend(x, tried[-1].y)
         if bend > STEEP:
             most, scale = scale, scale / 2
         elif bend < flat and scale < most:
             scale = min(3 * scale, most)
         else:
             break
-    exact = problem.precision.kind == "float64"
-    return [partial(draw, s) for s in ([1.0, scale] if scale <= SMALL and exact else [scale])]
+    both = scale <= SMALL and problem.precision.kind == "float64"
+    return [tried[0], tried[-1]] if both else [tried[-1]]
 
 
 def _bend(x: np.ndarray, y: np.ndarray) -> float:
