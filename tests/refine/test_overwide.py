@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -13,13 +12,13 @@ from unweave.comparison import compare
 from unweave.network import Network
 from unweave.refine import overwide, student, together
 from unweave.refine import prune as pruning
+from unweave.refine.effort import FRUGAL, Candidate, Effort
 from unweave.refine.forms import Form
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import Minimum, Settings
-from unweave.refine.overwide import FRUGAL, STURDY, Candidate, Effort, Pool, fit_overwide
+from unweave.refine.overwide import Pool, fit_overwide
 from unweave.refine.prune import Removal, plan_removals, prune
 from unweave.refine.standard import Standard
-from unweave.refine.student import try_student
 
 
 def _recover(truth: Network, seed: int, **options):
@@ -151,26 +150,6 @@ def test_no_points_are_bought_once_time_is_up():
     assert fit.num_points == 5
 
 
-def test_sizes_grow_finely_where_steps_outweigh_compilations():
-    effort = Effort()
-    assert effort.growth_at(1000, True) > effort.growth_at(5000, True) > effort.growth_at(1000, False) > 1
-    both = [Candidate("tanh", 1), Candidate("tanh", 2)]
-    depths = [{c.depth for c, _ in effort.plan(both, turn, 1, 5000, True)} for turn in range(2)]
-    assert depths == [{1, 2}, {2}]
-    assert effort.plan(both[:1], 1, 1, 5000, True)
-
-
-@pytest.mark.parametrize("accelerated", [False, True])
-def test_nearly_affine_answers_have_sturdy_students_too(accelerated):
-    effort, deep = Effort(), [Candidate("tanh", 2)]
-    for turn in range(4):
-        usual = effort.plan(deep, turn, 1, 5000, accelerated)
-        assert STURDY not in [shape for _, shape in usual]
-    tried = [[shape for _, shape in effort.plan(deep, turn, 1, 5000, accelerated, True)] for turn in range(4)]
-    assert any(STURDY in shapes for shapes in tried)
-    assert any(shape != STURDY for shapes in tried for shape in shapes)
-
-
 @pytest.mark.parametrize(("noise", "expected"), [(0.0, True), (1e-17, True), (1e-6, False)])
 def test_rounding_does_not_hide_that_answers_are_nearly_affine(noise, expected, monkeypatch):
     seen, plan = [], Effort.plan
@@ -184,27 +163,6 @@ def test_rounding_does_not_hide_that_answers_are_nearly_affine(noise, expected, 
     network = Network([0.2 * network.weights[0], network.weights[1]], network.biases, network.activations)
     _recover(network, 42, noise=noise)
     assert seen[-1] == expected
-
-
-@pytest.mark.parametrize(
-    ("worked", "other", "rests"), [(1, 2, True), (2, 3, True), (3, 2, True), (2, 1, False)]
-)
-def test_a_candidate_rests_that_has_had_more_work_than_another_but_not_for_one_hidden_layer(
-    worked, other, rests
-):
-    x = np.random.default_rng(43).standard_normal((300, 4))
-    y = random_network((4, 3, 1), "tanh", 44)(x)
-    wide, narrow = Candidate("tanh", worked), Candidate("tanh", other)
-    ranking = overwide._Ranking([wide, narrow], Effort())
-    for candidate in (wide, narrow):
-        widths = (30 if candidate == wide else 3, *(2,) * (candidate.depth - 1))
-        _, attempt = try_student(x, y, "tanh", widths, rng=np.random.default_rng(45), max_steps=1)
-        work = len(x) * attempt.student.layout.num_parameters**2
-        num_steps = int(overwide.SMALL_WORK // work) + 100 if candidate == wide else 10
-        ranking.record(candidate, replace(attempt, num_steps=num_steps, end="stalled"))
-    for turn in (0, 1):  # at sizes where all candidates are tried, and at the others
-        assert (wide not in ranking.choose(x, y, turn)) == rests
-        assert narrow in ranking.choose(x, y, turn)
 
 
 def test_a_wrong_activation_is_never_accepted():

@@ -15,9 +15,9 @@ import numpy as np
 from unweave import activations as act
 from unweave.errors import InputError
 from unweave.methods.base import SampleMethod
+from unweave.refine.effort import Candidate, Shape, choose_widths
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import Settings, fit_layout
-from unweave.refine.overwide import Candidate, Shape, choose_widths
 from unweave.refine.standard import Standard
 from unweave.refine.starts import draw_start
 from unweave.refine.student import Student

@@ -25,10 +25,11 @@ from unweave.methods.in_domain_reduced import recover_reduced
 from unweave.network import Network
 from unweave.oracles.meter import Meter
 from unweave.refine.design import telling_points, unit_sizes
+from unweave.refine.effort import Candidate, Effort
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.nearly_affine import best_affine
-from unweave.refine.overwide import Candidate, Effort, OverwideFit, Pool, search
+from unweave.refine.overwide import OverwideFit, Pool, search
 from unweave.refine.polish import polish
 
 STAGE = "points in the domain"

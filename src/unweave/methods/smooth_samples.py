@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from unweave.methods.base import Finding, Problem
 from unweave.methods.in_domain import recover_from_samples
-from unweave.refine.overwide import Effort
+from unweave.refine.effort import Effort
 from unweave.samples.rows import Samples
 
 

@@ -22,135 +22,21 @@ import numpy as np
 from unweave.engine import Here, open_engine
 from unweave.network import Network
 from unweave.refine.devices import fits_memory, use_accelerator
+from unweave.refine.effort import Candidate, Effort, choose_widths, widened
 from unweave.refine.forms import Form
 from unweave.refine.levenberg_marquardt import spread_of
 from unweave.refine.nearly_affine import is_nearly_affine
 from unweave.refine.polish import Polished
+from unweave.refine.ranking import Ranking
 from unweave.refine.student import NEGLIGIBLE, Attempt, Recovered, Task, Trial
 from unweave.refine.together import runs_together
 
 SURROGATE = 1e-5
 """Relative residual below which a student that did not converge is returned for what it is: a surrogate."""
-UNFAIR, SMALL_WORK = 1.5, 1e12
-"""Candidates rest that have had so many times the work of another, and more than this many multiplications."""
-NEAR_MISS = 1e-3
-"""Relative residual at which a student that stopped converging may be one of a similar activation."""
 NARROWED = 2
 """Promising students of those fitted at once that are pruned."""
-REFITS = 5
-"""What pruning a near miss takes, in the steps of its last fit."""
 
 MorePoints = Callable[[int], tuple[np.ndarray, np.ndarray]]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """An activation and a number of hidden layers to try."""
-
-    activation: str
-    depth: int
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How wide a student is: residuals per parameter, and the width of each layer over the one below."""
-
-    ratio: float
-    aspect: float = 0.5
-
-
-ACCELERATED_SHAPES = {
-    1: (Shape(2.7),),
-    2: (Shape(4.5, 0.45), Shape(4.5, 0.14)),
-    3: (Shape(4.5, 0.6), Shape(3.5, 0.6)),
-}
-"""By depth, all of them at every size: few sizes, so each must do."""
-STURDY = Shape(6.0, 0.6)
-"""Nearly affine answers: patient fits of students with fewer parameters, wide in the second layer."""
-
-
-@dataclass(frozen=True)
-class Effort:
-    """Every bound of the search, stated."""
-
-    shapes: tuple[Shape, ...] = ()
-    """Used in turn; empty: by depth."""
-    growth: float = 1.17
-    accelerated_growth: float = 1.5
-    """The same on an accelerator, where steps are cheap and every size costs compilations ..."""
-    large: int = 4000
-    """... up to this many residuals, ..."""
-    large_growth: float = 1.25
-    """... and beyond, where steps cost more than compilations."""
-    num_starts: int = 1
-    """Starts of each candidate at each size."""
-    num_together: int = 8
-    """The same where an accelerator takes several starts at once (``together``): starts of each shape."""
-    min_points: int = 8
-    max_points: int = 200_000
-    max_steps: int = 150
-    num_last: int = 4
-    """The same once no more points can be had."""
-    review: int = 4
-    """All candidates are tried at every so many sizes, the two leading ones between."""
-    cheap: int = 1000
-    """Below so many residuals the leading candidate has two starts, in different shapes ..."""
-    costly: int = 2000
-    """... and above this many residuals only it is tried, with its activation at the rival depth."""
-    time_limit: float = 600.0
-
-    def shape(self, depth: int, turn: int, nearly_affine: bool = False) -> Shape:
-        shapes = self.shapes
-        if not shapes and depth == 1:
-            shapes = (Shape(1.8), Shape(2.2))
-        elif not shapes and depth == 2:
-            last = STURDY if nearly_affine else Shape(3.0, 0.65)
-            shapes = (Shape(3.5, 0.45), Shape(4.5, 0.14), Shape(4.5, 0.45), last)
-        elif not shapes:
-            shapes = (Shape(3.5, 0.6), Shape(3.0, 0.75))
-        return shapes[turn % len(shapes)]
-
-    def growth_at(self, num_residuals: int, accelerated: bool) -> float:
-        """The ratio of the next size to this one."""
-        if not accelerated:
-            return self.growth
-        return self.accelerated_growth if num_residuals < self.large else self.large_growth
-
-    def plan(
-        self,
-        candidates: Sequence[Candidate],
-        turn: int,
-        num_starts: int,
-        num_residuals: int,
-        accelerated: bool,
-        nearly_affine: bool = False,
-    ):
-        """Which candidate to try in which shape at one size, in order.
-
-        On an accelerator, one hidden layer is tried at every other large size when there are deeper
-        candidates: its students have the most parameters.
-        """
-        if accelerated and not self.shapes:
-            deepest = max(c.depth for c in candidates)
-            rests = num_residuals >= self.large and turn % 2 == 1
-            chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
-            shapes = dict(ACCELERATED_SHAPES)
-            if nearly_affine:
-                shapes[2] = (*shapes[2], STURDY)
-            return [(c, shape) for c in chosen for shape in shapes[min(c.depth, 3)]]
-        tried = [
-            (c, self.shape(c.depth, turn * self.num_starts + start, nearly_affine))
-            for start in range(num_starts)
-            for c in candidates
-        ]
-        if num_residuals < self.cheap:  # a second start costs less than the points of the next size
-            second = turn * self.num_starts + 1
-            tried += [(c, self.shape(c.depth, second, nearly_affine)) for c in candidates[:1]]
-        return tried
-
-
-FRUGAL = Effort(shapes=(Shape(2.9), Shape(2.6), Shape(2.3), Shape(2.0)), growth=1.1, num_starts=4)
-"""Few points, many narrow students: for one hidden layer where points cost more than time."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +154,7 @@ def _search(
     """None after every size but the last, and how it ended."""
     deadline = time.monotonic() + effort.time_limit
     attempts: list[Attempt] = []
-    ranking = _Ranking(candidates, effort)
+    ranking = Ranking(candidates, effort)
     surplus: Recovered | None = None
     for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
         if time.monotonic() > deadline:
@@ -391,71 +277,6 @@ def _try_all(
             future.cancel()
 
 
-class _Ranking:
-    """Candidates by how well their latest students predict points bought after them."""
-
-    def __init__(self, candidates: Sequence[Candidate], effort: Effort):
-        self._candidates = list(candidates)
-        self._effort = effort
-        self._latest: dict[Candidate, Attempt] = {}
-        self._scores: dict[Candidate, float] = {}
-        self._work: dict[Candidate, float] = {}
-        self._missed: set[Candidate] = set()
-
-    def record(self, candidate: Candidate, attempt: Attempt) -> None:
-        self._latest[candidate] = attempt
-        if attempt.rms < NEAR_MISS and attempt.end in ("stationary", "steps"):
-            self._missed.add(candidate)
-        num_parameters = attempt.student.layout.num_parameters
-        work = float(attempt.num_steps) * attempt.num_points * num_parameters**2
-        work *= 1 if attempt.end in ("stalled", "memorised") else REFITS
-        self._work[candidate] = self._work.get(candidate, 0.0) + work
-
-    def _fair(self, chosen: list[Candidate]) -> list[Candidate]:
-        """Without those that have had several times the work of another: near misses are costly to prune.
-
-        Deeper ones do not rest for one hidden layer: it needs the fewest points, and would have been found.
-        """
-
-        def share(candidate: Candidate) -> float:
-            rivals = [c for c in chosen if c == candidate or c.depth >= min(candidate.depth, 2)]
-            return UNFAIR * min(self._work.get(c, 0.0) for c in rivals) + SMALL_WORK
-
-        return [c for c in chosen if self._work.get(c, 0.0) <= share(c)]
-
-    def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
-        """The two leading candidates; every few sizes all, deep ones for leading activations only.
-
-        The rival depth stays in the race because a shallow student predicts a deep network better than a
-        deep one that is still too narrow to converge, at every size up to the one where that one is exact.
-        """
-        for candidate, attempt in self._latest.items():
-            fresh = slice(attempt.num_points, None)
-            if len(x) > attempt.num_points:
-                self._scores[candidate] = attempt.student.fresh_residual(x[fresh], y[fresh])
-        self._latest.clear()
-        ranked = sorted(self._candidates, key=lambda c: (self._scores.get(c, np.inf), c.depth))
-        leader = ranked[0]
-        rivals = [c for c in ranked if c.activation == leader.activation and c.depth != leader.depth]
-        both_depths = [leader, *rivals[:1]]
-        if turn % self._effort.review:
-            chosen = ranked[:2]
-            if y.size > self._effort.costly:
-                chosen = both_depths
-            elif leader in self._missed:  # gelu and its approximation by tanh, say: the other may be exact
-                chosen = [c for c in ranked if c.depth == leader.depth and c != leader] + chosen
-            # deep students emulate a network of fewer layers slowly, which is therefore tried first
-            fewer = [
-                c
-                for c in self._candidates
-                if c.activation == leader.activation and 1 < c.depth < leader.depth
-            ]
-            return self._fair(list(dict.fromkeys([*fewer, *chosen])))
-        activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
-        resting = set(both_depths).difference(self._fair(both_depths))
-        return [c for c in ranked if c not in resting and (c.depth <= 2 or c.activation in activations)]
-
-
 def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, reason: str) -> OverwideFit:
     """The best that was found: a function at rounding whose parameters are not determined, or nothing."""
     if surplus is not None:
@@ -495,26 +316,3 @@ def _sizes(
         num_points *= effort.growth_at(num_residuals, _accelerated(num_residuals))
     if not pool.can_grow and len(pool.x):
         yield len(pool.x)
-
-
-def widened(hidden: tuple[int, ...]) -> tuple[int, ...]:
-    """Student widths for known widths: three quarters more, at least two more."""
-    return tuple(max(m + 2, int(np.ceil(1.75 * m))) for m in hidden)
-
-
-def choose_widths(
-    x: np.ndarray, y: np.ndarray, candidate: Candidate, shape: Shape, hidden: tuple[int, ...] | None = None
-) -> tuple[int, ...]:
-    """The widest student with ``shape.ratio`` residuals per parameter, or the known widths made wider."""
-    if hidden is not None:
-        return widened(hidden)
-    num_points, outputs = y.shape
-    affordable = num_points * outputs / shape.ratio
-    form, widths = Form.of(candidate.activation), (2,) * candidate.depth
-    for first in range(2, num_points):
-        trial = tuple(max(2, round(first * shape.aspect**k)) for k in range(candidate.depth))
-        size = form.layout((x.shape[1], *trial, outputs)).num_parameters
-        if size > affordable or 2 * (trial[-1] + 1) > num_points:
-            break
-        widths = trial
-    return widths
