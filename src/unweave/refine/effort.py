@@ -52,7 +52,7 @@ class Effort:
     large: int = 4000
     """... up to this many residuals, ..."""
     large_growth: float = 1.25
-    """... and beyond, where steps cost more than compilations."""
+    """... and beyond, where steps cost more than compilations (and shapes are fewer on the CPU)."""
     num_starts: int = 1
     """Starts of each candidate at each size."""
     num_together: int = 8
@@ -70,10 +70,13 @@ class Effort:
     """... and above this many residuals only it is tried, with its activation at the rival depth."""
     time_limit: float = 600.0
 
-    def shape(self, depth: int, turn: int, nearly_affine: bool = False) -> Shape:
+    def shape(self, depth: int, turn: int, num_residuals: int = 0, nearly_affine: bool = False) -> Shape:
+        """One after the other; of many residuals, where failures are dear, the likeliest twice as often."""
         shapes = self.shapes
         if not shapes and depth == 1:
             shapes = (Shape(1.8), Shape(2.2))
+        elif not shapes and depth == 2 and num_residuals >= self.large:
+            shapes = (Shape(4.5, 0.45), Shape(4.5, 0.45), STURDY if nearly_affine else Shape(4.5, 0.14))
         elif not shapes and depth == 2:
             last = STURDY if nearly_affine else Shape(3.0, 0.65)
             shapes = (Shape(3.5, 0.45), Shape(4.5, 0.14), Shape(4.5, 0.45), last)
@@ -110,13 +113,13 @@ class Effort:
                 shapes[2] = (*shapes[2], STURDY)
             return [(c, shape) for c in chosen for shape in shapes[min(c.depth, 3)]]
         tried = [
-            (c, self.shape(c.depth, turn * self.num_starts + start, nearly_affine))
+            (c, self.shape(c.depth, turn * self.num_starts + start, num_residuals, nearly_affine))
             for start in range(num_starts)
             for c in candidates
         ]
         if num_residuals < self.cheap:  # a second start costs less than the points of the next size
             second = turn * self.num_starts + 1
-            tried += [(c, self.shape(c.depth, second, nearly_affine)) for c in candidates[:1]]
+            tried += [(c, self.shape(c.depth, second, num_residuals, nearly_affine)) for c in candidates[:1]]
         return tried
 
 
