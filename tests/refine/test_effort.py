@@ -13,6 +13,7 @@ def test_sizes_grow_finely_where_steps_outweigh_compilations():
     both = [Candidate("tanh", 1), Candidate("tanh", 2)]
     depths = [{c.depth for c, _ in effort.plan(both, turn, 1, 5000, True)} for turn in range(2)]
     assert depths == [{1, 2}, {2}]
+    assert {c.depth for c, _ in effort.plan(both, 1, 1, 5000, False)} == {2}
     assert effort.plan(both[:1], 1, 1, 5000, True)
 
 

@@ -101,17 +101,16 @@ class Effort:
     ):
         """Which candidate to try in which shape at one size, in order.
 
-        On an accelerator, one hidden layer is tried at every other large size when there are deeper
-        candidates: its students have the most parameters.
+        One hidden layer is tried at every other large size when there are deeper candidates: its students have
+        the most parameters.
         """
+        if num_residuals >= self.large and turn % 2 == 1 and max(c.depth for c in candidates) > 1:
+            candidates = [c for c in candidates if c.depth > 1]
         if accelerated and not self.shapes:
-            deepest = max(c.depth for c in candidates)
-            rests = num_residuals >= self.large and turn % 2 == 1
-            chosen = [c for c in candidates if c.depth > 1 or deepest == 1 or not rests]
             shapes = dict(ACCELERATED_SHAPES)
             if nearly_affine:
                 shapes[2] = (*shapes[2], STURDY)
-            return [(c, shape) for c in chosen for shape in shapes[min(c.depth, 3)]]
+            return [(c, shape) for c in candidates for shape in shapes[min(c.depth, 3)]]
         tried = [
             (c, self.shape(c.depth, turn * self.num_starts + start, num_residuals, nearly_affine))
             for start in range(num_starts)
