@@ -132,12 +132,15 @@ class Task:
     layout: Layout
     u: np.ndarray
     v: np.ndarray
+    """What fits see, in standard coordinates."""
     held: tuple[np.ndarray, np.ndarray]
     """Points and answers that no fit sees."""
     floor: float
     """The noise, relative to the spread of the answers; 0 where they are exact."""
     bend: float
+    """What there is to explain by units, relative likewise."""
     bent: bool
+    """Whether students are fitted without the affine part (``nearly_affine``)."""
     settings: Settings
 
     @staticmethod
@@ -169,20 +172,20 @@ class Task:
         if bent:
             settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
         return Task(
-            x,
-            y,
-            activation,
-            widths,
-            noise,
-            standard,
-            layout,
-            u[seen],
-            v[seen],
-            (u[held], v[held]),
-            floor,
-            bend,
-            bent,
-            settings,
+            x=x,
+            y=y,
+            activation=activation,
+            widths=widths,
+            noise=noise,
+            standard=standard,
+            layout=layout,
+            u=u[seen],
+            v=v[seen],
+            held=(u[held], v[held]),
+            floor=floor,
+            bend=bend,
+            bent=bent,
+            settings=settings,
         )
 
     def try_from(self, rngs: Sequence[np.random.Generator]) -> Iterator[Trial]:
