@@ -43,6 +43,8 @@ STEEP = 0.82
 """Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
 SMALL = 0.25
 """Fraction of the domain from which down it is asked as a whole, too."""
+VAGUE = 0.1
+"""Relative standard error from which on a unit may be one too many."""
 SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
@@ -81,10 +83,14 @@ class InDomain:
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
-            if problem.precision.relative < COARSE:
-                most = affordable((MOST - 1) * len(pool.x))
-                return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
-            return _recover_from_more(pool, problem, self.effort, found)
+            coarse = problem.precision.relative >= COARSE
+            vague = problem.precision.kind != "float64" and _worst_error(found) > VAGUE
+            if coarse or vague:
+                found = _recover_from_more(pool, problem, self.effort, found)
+            if coarse:
+                return found
+            most = affordable((MOST - 1) * len(pool.x))
+            return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
 
 def recover_from_samples(
@@ -148,11 +154,12 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
 
 def _sharpen(meter: Meter, draw: Sampler, most: int, pool: Pool, problem: Problem, found: Finding) -> Finding:
     """Rounded answers (float32): points are chosen that bring the standard errors of the parameters to ``SHARP``."""
-    network, noise = found.network, problem.precision.noise
-    errors, goal = found.details.get("standard_errors"), SHARP / 2  # the worst of many is that far away
-    if network is None or errors is None or noise == 0 or found.undetermined:
-        return found
-    if not np.max(errors / unit_sizes(network)) > goal:
+    network, noise, goal = (
+        found.network,
+        problem.precision.noise,
+        SHARP / 2,
+    )  # the worst of many is that far away
+    if network is None or noise == 0 or found.undetermined or not _worst_error(found) > goal:
         return found
     chosen = telling_points(network, pool.x, draw, noise=noise, goal=goal, most=most)
     if not len(chosen):
@@ -163,6 +170,14 @@ def _sharpen(meter: Meter, draw: Sampler, most: int, pool: Pool, problem: Proble
     return replace(
         found, network=polished.network, details={**found.details, **changed, "num_points": len(x)}
     )
+
+
+def _worst_error(found: Finding) -> float:
+    """The largest standard error, relative to the largest parameter of its unit; 0 where none is stated."""
+    errors = found.details.get("standard_errors")
+    if found.network is None or errors is None:
+        return 0.0
+    return float(np.max(errors / unit_sizes(found.network)))
 
 
 def _candidates(problem: Problem) -> list[Candidate]:
