@@ -319,9 +319,9 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
             if name == "accelerator" and y.size * p**2 <= MOST:
                 starts = [network.flat() * (1 + 0.3 * rng.standard_normal(p)) for _ in range(8)]
                 longer = replace(settings, max_steps=40)  # its start is counted too
-                list(fit_together(layout, starts, x, y, settings=longer))  # compiles
+                list(fit_together(layout, starts, x, y, longer))  # compiles
                 began = time.monotonic()
-                list(fit_together(layout, starts, x, y, settings=longer))
+                list(fit_together(layout, starts, x, y, longer))
                 at_once = (time.monotonic() - began) / longer.max_steps
                 ratio = len(starts) * seconds / at_once
                 line += f"  eight starts at once {1e3 * at_once:.1f} ms, {ratio:.1f} times as fast as in turn"

@@ -31,7 +31,7 @@ def _task(sizes, activation="tanh", num_starts=3):
 def test_each_start_takes_the_steps_it_would_take_alone(sizes, activation):
     layout, starts, x, y = _task(sizes, activation)
     few = replace(STEADY, max_steps=12)
-    side_by_side = {fit.history[0]: fit for fit in together.fit_together(layout, starts, x, y, settings=few)}
+    side_by_side = {fit.history[0]: fit for fit in together.fit_together(layout, starts, x, y, few)}
     for start in starts:
         alone = fit_layout(layout, start, x, y, settings=few)
         fit = side_by_side[min(side_by_side, key=lambda first: abs(first - alone.history[0]))]
@@ -43,14 +43,14 @@ def test_bent_layouts_too():
     layout, starts, x, y = _task((4, 5, 1))
     bent, few = replace(layout, bent=True), replace(STEADY, max_steps=8)
     seen = without_affine(x, y)
-    fits = list(together.fit_together(bent, starts, x, seen, settings=few))
+    fits = list(together.fit_together(bent, starts, x, seen, few))
     alone = [fit_layout(bent, start, x, seen, settings=few) for start in starts]
     np.testing.assert_allclose(sorted(fit.rms for fit in fits), sorted(fit.rms for fit in alone), rtol=1e-5)
 
 
 def test_they_come_in_the_order_in_which_they_end_and_the_rest_waits(monkeypatch):
     layout, starts, x, y = _task((4, 5, 1), num_starts=4)
-    fits = list(together.fit_together(layout, starts, x, y, settings=STEADY))
+    fits = list(together.fit_together(layout, starts, x, y, STEADY))
     steps = [fit.num_steps for fit in fits]
     assert len(fits) == 4
     assert steps == sorted(steps)
@@ -58,7 +58,7 @@ def test_they_come_in_the_order_in_which_they_end_and_the_rest_waits(monkeypatch
 
     step, taken = together._step(), []
     monkeypatch.setattr(together, "_step", lambda: lambda *args: (taken.append(1), step(*args))[1])
-    first = next(together.fit_together(layout, starts, x, y, settings=STEADY))
+    first = next(together.fit_together(layout, starts, x, y, STEADY))
     assert len(taken) == first.num_steps == steps[0]
 
 
@@ -67,7 +67,7 @@ def test_every_start_has_its_own_end():
     done = fit_layout(layout, starts[0], x, y, settings=STEADY)
     assert done.converged
     hopeless = np.full_like(starts[1], 40.0)  # saturated everywhere: nothing to gain
-    fits = list(together.fit_together(layout, [done.parameters, hopeless], x, y, settings=STEADY))
+    fits = list(together.fit_together(layout, [done.parameters, hopeless], x, y, STEADY))
     assert fits[0].end == "target"
     assert fits[0].num_steps == 0
     np.testing.assert_array_equal(fits[0].parameters, done.parameters)
@@ -77,7 +77,7 @@ def test_every_start_has_its_own_end():
 
 def test_without_an_accelerator_they_run_one_after_the_other():
     layout, starts, x, y = _task((4, 5, 1))
-    fits = list(together.fit_each(layout, starts, x, y, settings=STEADY))
+    fits = list(together.fit_each(layout, starts, x, y, STEADY))
     alone = [fit_layout(layout, start, x, y, settings=STEADY) for start in starts]
     assert [fit.history for fit in fits] == [fit.history for fit in alone]
 

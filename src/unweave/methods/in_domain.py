@@ -42,7 +42,7 @@ LOOK = 4
 STEEP = 0.82
 """Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
 SMALL = 0.25
-"""Fraction of the domain from which down it is asked as a whole, too."""
+"""Fraction of the first range from which down that range is asked, too."""
 VAGUE = 0.1
 """Relative standard error from which on a unit may be one too many."""
 SHARP, MOST = 1e-5, 16
@@ -85,11 +85,12 @@ class InDomain:
             pool = pools[0]
             coarse = problem.precision.relative >= COARSE
             vague = problem.precision.kind != "float64" and _worst_error(found) > VAGUE
+            limit = MOST * len(pool.x)
             if coarse or vague:
                 found = _recover_from_more(pool, problem, self.effort, found)
             if coarse:
                 return found
-            most = affordable((MOST - 1) * len(pool.x))
+            most = affordable(limit - len(pool.x))
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
 
@@ -154,11 +155,8 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
 
 def _sharpen(meter: Meter, draw: Sampler, most: int, pool: Pool, problem: Problem, found: Finding) -> Finding:
     """Rounded answers (float32): points are chosen that bring the standard errors of the parameters to ``SHARP``."""
-    network, noise, goal = (
-        found.network,
-        problem.precision.noise,
-        SHARP / 2,
-    )  # the worst of many is that far away
+    network, noise = found.network, problem.precision.noise
+    goal = SHARP / 2  # the worst of many parameters is two standard errors away
     if network is None or noise == 0 or found.undetermined or not _worst_error(found) > goal:
         return found
     chosen = telling_points(network, pool.x, draw, noise=noise, goal=goal, most=most)
@@ -205,8 +203,8 @@ def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> 
 
     Within a small enough ball every smooth network looks affine, over a large one with steep rows like
     noise; both hide its units. So the range is halved or tripled, within the domain, until an affine
-    function explains a part of the answers but not all. Over a much smaller range than the domain exact answers
-    of a few units are nearly those of others: then the domain itself is asked too, which takes more points
+    function explains a part of the answers but not all. Over a range much smaller than the first one, exact
+    answers of some units are nearly those of others: then the first range is asked too, which takes more points
     until a student fits, and none comes close in vain.
     """
     domain, d = meter.domain, meter.input_size

@@ -193,7 +193,7 @@ class Task:
         starts = [draw_start(self.layout, self.u, self.v, rng) for rng in rngs]
         seen = without_affine(self.u, self.v) if self.bent else self.v
         layout = replace(self.layout, bent=self.bent)
-        for first in fit_each(layout, starts, self.u, seen, settings=self.settings):
+        for first in fit_each(layout, starts, self.u, seen, self.settings):
             yield self._finish(first, spread_of(seen) if self.bent else 1.0)
 
     def _finish(self, first: Minimum, scale: float) -> Trial:

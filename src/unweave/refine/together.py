@@ -23,16 +23,11 @@ MOST = 6e9
 
 
 def fit_each(
-    layout: Layout,
-    starts: Sequence[np.ndarray],
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    settings: Settings | None = None,
+    layout: Layout, starts: Sequence[np.ndarray], x: np.ndarray, y: np.ndarray, settings: Settings
 ) -> Iterator[Minimum]:
     """The fit from every start: together where an accelerator has room for them, else one after the other."""
     if len(starts) > 1 and runs_together(np.size(y), layout.num_parameters):
-        yield from fit_together(layout, starts, x, y, settings=settings)
+        yield from fit_together(layout, starts, x, y, settings)
     else:
         for start in starts:
             yield fit_layout(layout, start, x, y, settings=settings)
@@ -45,23 +40,17 @@ def runs_together(num_residuals: int, num_parameters: int) -> bool:
 
 
 def fit_together(
-    layout: Layout,
-    starts: Sequence[np.ndarray],
-    x: np.ndarray,
-    y: np.ndarray,
-    *,
-    settings: Settings | None = None,
+    layout: Layout, starts: Sequence[np.ndarray], x: np.ndarray, y: np.ndarray, settings: Settings
 ) -> Iterator[Minimum]:
     """As ``fit_layout`` from every start, in the order in which they end."""
     import jax
 
-    s = Settings() if settings is None else settings
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
     problem, scale = AcceleratedProblem(layout, x, target), spread_of(target)
     losses = [np.sum((layout.forward(start, x) - target) ** 2) for start in starts]
-    courses = [Course(float(loss), target.size, scale, s) for loss in losses]
+    courses = [Course(float(loss), target.size, scale, settings) for loss in losses]
     thetas, running = np.stack([problem.inside(start) for start in starts]), list(range(len(starts)))
-    bend = s.longest_bend if s.geodesic else 0.0
+    bend = settings.longest_bend if settings.geodesic else 0.0
     while running:
         for k in [k for k in running if not courses[k].goes_on()]:
             running.remove(k)
