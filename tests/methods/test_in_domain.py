@@ -79,6 +79,22 @@ def test_steep_networks_are_asked_close_to_the_middle():
     assert meter.ledger.total <= 20 * steep.num_parameters
 
 
+class Wave:
+    input_size, output_size = 5, 1
+
+    def __init__(self, steepness):
+        self.steepness = steepness
+
+    def __call__(self, x):
+        return np.sin(self.steepness * x[:, :1] + 0.5)
+
+
+def test_two_ranges_leave_the_certificate_its_share_of_a_budget():
+    meter = Meter(Model(Wave(6.0), "float64"), domain=Ball(5.0), budget=400)
+    InDomain(time_limit=20).recover(meter, Problem(("tanh",), None, EXACT, 3, 1))
+    assert meter.ledger.left == 400 // 5
+
+
 @pytest.mark.parametrize(
     ("steepness", "precision", "num_ranges"),
     [(0.5, EXACT, 1), (6.0, EXACT, 2), (6.0, Precision(6e-8, 1.0, "float32"), 1)],
@@ -86,11 +102,7 @@ def test_steep_networks_are_asked_close_to_the_middle():
 def test_where_only_a_small_part_would_do_exact_answers_come_from_the_whole_domain_too(
     steepness, precision, num_ranges
 ):
-    def wave(x):
-        return np.sin(steepness * x[:, :1] + 0.5)
-
-    wave.input_size, wave.output_size = 5, 1
-    meter = Meter(Model(wave, "float64"), domain=Ball(5.0))
+    meter = Meter(Model(Wave(steepness), "float64"), domain=Ball(5.0))
     problem = Problem(("tanh",), None, precision, 3, 1)
     ranges = in_domain._choose_ranges(meter, problem, problem.rng(31))
     lengths = [np.max(np.linalg.norm(r.draw(500), axis=1)) for r in ranges]

@@ -67,12 +67,11 @@ class InDomain:
     def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
         """The same in all coordinates."""
         with meter.stage(STAGE):
+            share = min(CERTIFICATE_SHARE, meter.ledger.left // 5)
             ranges = _choose_ranges(meter, problem, problem.rng(31))
 
             def affordable(num_points: int) -> int:
-                left = meter.ledger.left
-                share = min(CERTIFICATE_SHARE, left // 5) if np.isfinite(left) else 0
-                return max(int(min(num_points, left - share)), 0)
+                return max(int(min(num_points, meter.ledger.left - share)), 0)
 
             def bought(sampler: Sampler, num_points: int) -> tuple[np.ndarray, np.ndarray]:
                 x = sampler(affordable(num_points))
