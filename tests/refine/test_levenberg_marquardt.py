@@ -7,10 +7,12 @@ import pytest
 
 from truth import random_network
 from unweave.comparison import compare
+from unweave.network import Network
+from unweave.refine import polish as polishing
 from unweave.refine.accelerated import AcceleratedProblem
+from unweave.refine.host import HostExpansion
 from unweave.refine.layout import Layout
 from unweave.refine.levenberg_marquardt import (
-    HostExpansion,
     Settings,
     descend,
     fit_network,
@@ -99,6 +101,22 @@ def test_polish_names_what_the_data_do_not_determine():
     assert polished.null_directions.shape[1] == 5
     weights = {5 * unit + 2 for unit in range(5)}
     assert weights <= set(polished.undetermined.tolist())
+
+
+@pytest.mark.parametrize("redundant", [False, True])
+def test_what_seems_to_vanish_in_normal_equations_may_only_be_small(redundant, monkeypatch):
+    truth = random_network((4, 5, 1), "sigmoid", 21)
+    first, biases = truth.weights[0] * 1e-3, truth.biases[0].copy()  # hardly bends: condition 1e9
+    if redundant:
+        first[1], biases[1] = first[0], biases[0]
+    nearly_affine = Network([first, truth.weights[1]], [biases, truth.biases[1]], ["sigmoid", "identity"])
+    x = np.random.default_rng(22).standard_normal((400, 4))
+    monkeypatch.setattr(polishing, "LARGE", 10)
+    polished = polish(nearly_affine, x, nearly_affine(x))
+    assert polished.condition > 1 / polishing.NULL_LARGE
+    assert bool(polished.null_directions.shape[1]) == redundant
+    monkeypatch.setattr(polishing, "MOST_ENTRIES", 0)
+    assert polish(nearly_affine, x, nearly_affine(x)).null_directions.shape[1]
 
 
 def test_standard_errors_are_those_of_repeated_experiments():

@@ -10,21 +10,22 @@ surplus directions move freely, which is what brings over-wide students home; Ma
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from unweave.network import Network
 from unweave.refine.accelerated import AcceleratedProblem
 from unweave.refine.devices import use_accelerator
+from unweave.refine.host import HostProblem, Linearise, Residual
+from unweave.refine.inexact import InexactProblem, pays
 from unweave.refine.layout import Layout
 
-Residual = Callable[[np.ndarray], np.ndarray]
-Linearise = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
-
+LEAST_INEXACT = 1e-4
+"""Damping of inexact steps: below, it no longer bounds them."""
+CLOSE = 1e-2
+"""Relative residual below which exact steps go on where inexact ones gain no more."""
 COARSE = 0.1
 """Second difference, as a fraction of the step, that rounding does not spoil."""
 
@@ -37,6 +38,7 @@ class Settings:
     """Stop at this root mean square residual, relative to ``scale``."""
     max_steps: int = 200
     damping: float = 1e-2
+    least_damping: float = 1e-14
     geodesic: bool = True
     difference: float = 0.1
     """Step of the second difference, as a fraction of v ..."""
@@ -57,6 +59,8 @@ class Settings:
     """A float32 Jacobian is used only above this damping ..."""
     coarse_rms: float = 1e-4
     """... and above this relative residual."""
+    inexact: bool = False
+    """Large problems on the CPU take steps by a few conjugate gradients (``inexact``): for a way to the basin."""
     deadline: float = float("inf")
     """Stop at this reading of ``time.monotonic``."""
 
@@ -75,6 +79,11 @@ class Minimum:
     @property
     def converged(self) -> bool:
         return self.end == "target"
+
+    def after(self, earlier: Minimum) -> Minimum:
+        """This one with the steps that led to its start."""
+        num_steps = earlier.num_steps + self.num_steps
+        return replace(self, num_steps=num_steps, history=earlier.history + self.history[1:])
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,9 @@ class Course:
         elif accepted:
             gain = 1.0 - np.sqrt(loss / self.loss)
             ratio = (self.loss - loss) / max(predicted, 1e-300)
-            self.damping = max(self.damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), 1e-14)
+            self.damping = max(
+                self.damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), self._settings.least_damping
+            )
             self._growth = 2.0
             self._quiet = self._quiet + 1 if gain < self._settings.stationary_gain else 0
             self.loss = loss
@@ -242,6 +253,15 @@ def fit_layout(
         found = descend(problem, problem.inside(start), scale, settings)
         return replace(found, parameters=problem.outside(found.parameters))
 
+    s, early = Settings() if settings is None else settings, None
+    if s.inexact and pays(layout):
+        careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            early = descend(InexactProblem(layout, x, target), np.array(start), scale, careful)
+        if early.end in ("target", "time") or early.rms > CLOSE:
+            return early
+        start = early.parameters
+
     def residual(theta: np.ndarray) -> np.ndarray:
         return (layout.forward(theta, x) - target).ravel()
 
@@ -255,75 +275,11 @@ def fit_layout(
         return residual(theta), layout.linearise(theta.astype(np.float32), single)[1]
 
     with np.errstate(over="ignore", invalid="ignore"):
-        return minimise(residual, linearise, start, scale=scale, settings=settings, coarse=coarse)
+        found = minimise(residual, linearise, start, scale=scale, settings=s, coarse=coarse)
+    return found if early is None else found.after(early)
 
 
 def spread_of(y: np.ndarray) -> float:
     """The typical deviation of the outputs from their means; 1 for constant outputs."""
     spread = float(np.sqrt(np.mean((y - y.mean(axis=0)) ** 2)))
     return spread if spread > 0 else 1.0
-
-
-class HostProblem:
-    """A problem given by functions, solved with LAPACK."""
-
-    def __init__(
-        self, residual: Residual, linearise: Linearise, coarse: Linearise | None, num_residuals: int
-    ):
-        self._residual, self._linearise, self._coarse = residual, linearise, coarse
-        self.num_residuals = num_residuals
-
-    def expand(self, theta: np.ndarray, coarse: bool) -> HostExpansion:
-        rough = self._coarse if coarse else None
-        return HostExpansion(self._residual, theta, *(self._linearise if rough is None else rough)(theta))
-
-
-class HostExpansion:
-    """The damped normal equations at one point, primal or dual, whichever is smaller."""
-
-    def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray, jacobian: np.ndarray):
-        self._residual, self._theta, self._r, self._jacobian = residual, theta, r, jacobian
-        self._dual = jacobian.shape[1] > jacobian.shape[0]
-        self._matrix = jacobian @ jacobian.T if self._dual else jacobian.T @ jacobian
-        self._gradient = self._double(jacobian.T @ self._single(r))
-        self._unit = max(float(np.trace(self._matrix)) / jacobian.shape[1], 1e-300)
-        self.loss = float(r @ r)
-
-    def propose(
-        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
-    ) -> tuple[np.ndarray, float, float] | None:
-        matrix = self._matrix.copy(order="F")
-        matrix[np.diag_indices_from(matrix)] += damping * self._unit
-        try:
-            factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
-            return None
-        v = -self._solve(factor, self._r)
-        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(self._theta)))
-        if length > reach:
-            v *= reach / length
-        predicted = float(v @ (damping * self._unit * v - self._gradient))
-        trial = self._theta + v
-        if geodesic:
-            moved = (self._residual(self._theta + difference * v) - self._r) / difference
-            curvature = (2 / difference) * (moved - self._double(self._jacobian @ self._single(v)))
-            if np.all(np.isfinite(curvature)):
-                bend = -self._solve(factor, curvature)
-                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
-                    trial = trial + 0.5 * bend
-        after = self._residual(trial)
-        loss = float(after @ after)
-        return trial, loss if np.isfinite(loss) else float("inf"), predicted
-
-    def _solve(self, factor: tuple[np.ndarray, bool], b: np.ndarray) -> np.ndarray:
-        """``(J'J + damping unit I)^-1 J' b``."""
-        b = self._single(b)
-        if self._dual:
-            return self._double(self._jacobian.T @ cho_solve(factor, b, check_finite=False))
-        return self._double(cho_solve(factor, self._jacobian.T @ b, check_finite=False))
-
-    def _single(self, b: np.ndarray) -> np.ndarray:
-        return b.astype(self._jacobian.dtype, copy=False)
-
-    def _double(self, b: np.ndarray) -> np.ndarray:
-        return b.astype(np.float64, copy=False)

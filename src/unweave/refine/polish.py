@@ -1,7 +1,8 @@
 """Polish: from a fit inside the basin to the last digit, and how well each parameter is determined.
 
 Levenberg-Marquardt with next to no damping, then Gauss-Newton steps by a singular value decomposition of the
-column-scaled Jacobian (normal equations would lose half the digits). The same decomposition says what the
+column-scaled Jacobian (normal equations would lose half the digits, so large networks take them only where nothing
+seems to vanish). The same decomposition says what the
 data determine: its singular values, standard errors at the noise level (the Cramer-Rao bound for Gaussian
 noise), and the null directions along which nothing is determined.
 """
@@ -19,7 +20,9 @@ from unweave.refine.levenberg_marquardt import Settings, fit_layout, spread_of
 from unweave.refine.normal import double_precision, expand_normally
 
 LARGE = 600
-"""Parameters beyond which normal equations take the place of a singular value decomposition."""
+"""Parameters beyond which normal equations take the place of a singular value decomposition ..."""
+MOST_ENTRIES = 3e8
+"""... unless they leave something open, up to this many entries of the Jacobian."""
 NULL_LARGE = 1e-7
 """Relative size of singular values that normal equations cannot tell from zero."""
 
@@ -72,31 +75,45 @@ def polish(
     """
     layout = Layout.of(network)
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
-    scale = spread_of(target)
     settings = Settings(
         target=1e-15, max_steps=max_steps, damping=1e-8, geodesic=False, stall_steps=0, patience=3
     )
     found = fit_layout(layout, network.flat(), x, target, settings=settings)
     theta, num_steps = found.parameters, found.num_steps
     if layout.num_parameters > LARGE:
-        return _polish_large(layout, theta, num_steps, x, target, noise, max_final)
+        large = _polish_large(layout, theta, num_steps, x, target, noise, max_final)
+        if not large.null_directions.shape[1] or target.size * layout.num_parameters > MOST_ENTRIES:
+            return large
+        theta, num_steps = large.network.flat(), large.num_steps  # what seemed to vanish may only be small
+    return _polish_exactly(layout, theta, num_steps, x, target, noise, max_final)
+
+
+def _polish_exactly(
+    layout: Layout,
+    theta: np.ndarray,
+    num_steps: int,
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    max_final: int,
+) -> Polished:
+    """Gauss-Newton steps by singular value decompositions, and what the last one says."""
     outputs, jacobian = layout.linearise(theta, x)
-    r = (outputs - target).ravel()
+    r = (outputs - y).ravel()
     decomposition = _Decomposition(jacobian)
     for _ in range(max_final):
         trial = theta - decomposition.solve(r)
         outputs, jacobian = layout.linearise(trial, x)
-        after = (outputs - target).ravel()
+        after = (outputs - y).ravel()
         if not np.all(np.isfinite(after)) or after @ after >= r @ r * (1 - 1e-3):
             break
         theta, r, num_steps = trial, after, num_steps + 1
         decomposition = _Decomposition(jacobian)
-    rms = float(np.sqrt(np.mean(r**2)))
     spare = max(len(r) - layout.num_parameters, 1)
     level = max(noise, float(np.sqrt(r @ r / spare)), np.finfo(float).tiny)
     return Polished(
         network=layout.network(theta),
-        rms=rms / scale,
+        rms=float(np.sqrt(np.mean(r**2))) / spread_of(y),
         num_steps=num_steps,
         singular_values=decomposition.values,
         standard_errors=level * decomposition.deviations(),

@@ -164,6 +164,7 @@ class Task:
             target=max(PROMISING * bend, 1.2 * floor),
             max_steps=max_steps,
             stall_above=STALLED * bend,
+            inexact=True,
             deadline=deadline,
         )
         num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0

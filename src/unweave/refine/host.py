@@ -1,0 +1,106 @@
+"""The steps of Levenberg-Marquardt on the CPU: a damped solve by LAPACK, bent along the geodesic."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+Residual = Callable[[np.ndarray], np.ndarray]
+Linearise = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+Solve = Callable[[np.ndarray], np.ndarray]
+
+
+class Step(ABC):
+    """A least-squares problem expanded at one point: how a damped solve becomes a trial point."""
+
+    def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray):
+        self._residual, self._theta, self._r = residual, theta, r
+        self.loss = float(r @ r)
+
+    @abstractmethod
+    def damped(self, damping: float) -> Solve | None:
+        """``b -> (J'J + damping unit I)^-1 J' b``; None when the matrix is not positive definite."""
+
+    @abstractmethod
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """``J v``."""
+
+    def propose(
+        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
+    ) -> tuple[np.ndarray, float, float] | None:
+        """The trial point, its loss and the predicted gain."""
+        solve = self.damped(damping)
+        if solve is None:
+            return None
+        v = -solve(self._r)
+        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(self._theta)))
+        if length > reach:
+            v *= reach / length
+        slope = self.product(v)
+        predicted = -float(slope @ (2 * self._r + slope))
+        trial = self._theta + v
+        if geodesic:
+            moved = (self._residual(self._theta + difference * v) - self._r) / difference
+            curvature = (2 / difference) * (moved - slope)
+            if np.all(np.isfinite(curvature)):
+                bend = -solve(curvature)
+                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
+                    trial = trial + 0.5 * bend
+        after = self._residual(trial)
+        loss = float(after @ after)
+        return trial, loss if np.isfinite(loss) else float("inf"), predicted
+
+
+class HostProblem:
+    """A problem given by functions, solved with LAPACK."""
+
+    def __init__(
+        self, residual: Residual, linearise: Linearise, coarse: Linearise | None, num_residuals: int
+    ):
+        self._residual, self._linearise, self._coarse = residual, linearise, coarse
+        self.num_residuals = num_residuals
+
+    def expand(self, theta: np.ndarray, coarse: bool) -> HostExpansion:
+        rough = self._coarse if coarse else None
+        return HostExpansion(self._residual, theta, *(self._linearise if rough is None else rough)(theta))
+
+
+class HostExpansion(Step):
+    """The damped normal equations at one point, primal or dual, whichever is smaller."""
+
+    def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray, jacobian: np.ndarray):
+        super().__init__(residual, theta, r)
+        self._jacobian = jacobian
+        self._dual = jacobian.shape[1] > jacobian.shape[0]
+        self._matrix = jacobian @ jacobian.T if self._dual else jacobian.T @ jacobian
+        self._unit = max(float(np.trace(self._matrix)) / jacobian.shape[1], 1e-300)
+
+    def damped(self, damping: float) -> Solve | None:
+        matrix = self._matrix.copy(order="F")
+        matrix[np.diag_indices_from(matrix)] += damping * self._unit
+        try:
+            factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        jacobian, dual = self._jacobian, self._dual
+
+        def solve(b: np.ndarray) -> np.ndarray:
+            b = self._single(b)
+            if dual:
+                return _double(jacobian.T @ cho_solve(factor, b, check_finite=False))
+            return _double(cho_solve(factor, jacobian.T @ b, check_finite=False))
+
+        return solve
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        return _double(self._jacobian @ self._single(v))
+
+    def _single(self, b: np.ndarray) -> np.ndarray:
+        return b.astype(self._jacobian.dtype, copy=False)
+
+
+def _double(b: np.ndarray) -> np.ndarray:
+    return b.astype(np.float64, copy=False)
