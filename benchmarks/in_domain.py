@@ -5,8 +5,9 @@
     python benchmarks/in_domain.py --gpu              # the cells that want an accelerator
     python benchmarks/in_domain.py --cells sizes      # against the number of parameters
 
-A trial counts as exact when every parameter agrees to 1e-8 relative after alignment, widths not given and the
-depth unknown up to the limit stated in the cell. Times are CPU seconds (wall seconds with --gpu).
+A trial counts as exact when the method claims its network and every parameter agrees to 1e-8 relative after
+alignment, widths not given and the depth unknown up to the limit stated in the cell.
+Times are CPU seconds (wall seconds with --gpu).
 """
 
 from __future__ import annotations
@@ -232,13 +233,14 @@ def run(trial: Trial, seed: int, time_limit: float) -> dict:
     if finding.network is not None:
         error = compare(trial.network, finding.network).max_relative_error
     samples = meter.ledger.total * trial.network.output_size / trial.network.num_parameters
+    claimed = finding.network is not None and not finding.undetermined
     bound = None
     if finding.network is not None and trial.noise:
         bound = _times_cramer_rao(trial, meter, finding.network)
     return {
         "cell": trial.cell,
-        "exact": bool(error <= (1e-8 if kind == "float64" else 1e-5 if kind == "float32" else np.inf)),
-        "claimed": finding.network is not None and not finding.undetermined,
+        "exact": claimed and error <= (1e-8 if kind == "float64" else 1e-5 if kind == "float32" else np.inf),
+        "claimed": claimed,
         "error": float(error),
         "samples": float(samples),
         "within": bool(samples <= trial.limit),
@@ -280,8 +282,10 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
     from unweave.refine.accelerated import AcceleratedProblem
     from unweave.refine.devices import has_accelerator
+    from unweave.refine.host import HostProblem
+    from unweave.refine.inexact import InexactProblem
     from unweave.refine.layout import Layout
-    from unweave.refine.levenberg_marquardt import HostProblem, Settings, descend
+    from unweave.refine.levenberg_marquardt import LEAST_INEXACT, Settings, descend
     from unweave.refine.together import MOST, fit_together
 
     rng = np.random.default_rng(0)
@@ -307,14 +311,17 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
             problems["accelerator"] = problem, problem.inside(start)
         if "CPU" in devices and p < 5500:
             problems["CPU"] = HostProblem(residual, linearise, None, y.size), start
+        if "CPU" in devices:
+            problems["CPU, inexact"] = InexactProblem(layout, x, y), start
         for name, (problem, point) in problems.items():
             if name == "accelerator":
                 descend(problem, point, 1.0, settings)  # compiles
             began = time.monotonic()
-            num_steps = descend(problem, point, 1.0, settings).num_steps
+            least = LEAST_INEXACT if name == "CPU, inexact" else settings.least_damping
+            num_steps = descend(problem, point, 1.0, replace(settings, least_damping=least)).num_steps
             seconds = (time.monotonic() - began) / num_steps
             logs.setdefault(name, []).append((np.log(p), np.log(seconds)))
-            gigabytes = 8e-9 * (5 * p * p + 3 * p * p)
+            gigabytes = 8e-9 * (5 * p * p + 3 * p * p if name != "CPU, inexact" else 5 * p * 9 * width)
             line = f"{p:6d} parameters  {name:12s} {1e3 * seconds:9.1f} ms a step  about {gigabytes:.2f} GB"
             if name == "accelerator" and y.size * p**2 <= MOST:
                 starts = [network.flat() * (1 + 0.3 * rng.standard_normal(p)) for _ in range(8)]

@@ -24,8 +24,10 @@ from unweave.refine.layout import Layout
 
 LEAST_INEXACT = 1e-4
 """Damping of inexact steps: below, it no longer bounds them."""
+STALLED_INEXACT = 25
+"""Inexact steps are given up after so many without much gain, at any residual: they are cheap, ..."""
 CLOSE = 1e-2
-"""Relative residual below which exact steps go on where inexact ones gain no more."""
+"""... and below this relative residual exact ones go on."""
 COARSE = 0.1
 """Second difference, as a fraction of the step, that rounding does not spoil."""
 
@@ -255,10 +257,10 @@ def fit_layout(
 
     s, early = Settings() if settings is None else settings, None
     if s.inexact and pays(layout):
-        careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0)
+        careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0, stall_steps=STALLED_INEXACT)
         with np.errstate(over="ignore", invalid="ignore"):
             early = descend(InexactProblem(layout, x, target), np.array(start), scale, careful)
-        if early.end in ("target", "time") or early.rms > CLOSE:
+        if early.end in ("target", "time") or early.rms > max(CLOSE, 2 * s.target):
             return early
         start = early.parameters
 

@@ -273,6 +273,7 @@ def narrow_down(
         max_steps=60,
         damping=1e-3,
         stall_above=STALLED * bend,
+        inexact=floor == 0,  # noisy answers want the very minimum
         deadline=deadline,
     )
     affordable = AFFORDABLE * bend
