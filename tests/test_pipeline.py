@@ -9,7 +9,11 @@ import pytest
 
 import unweave
 from truth import random_network
+from unweave import pipeline
 from unweave.errors import InputError, NotIdentified, Outcome
+from unweave.methods.choose import Choice
+from unweave.methods.hessian_pencil import HessianPencil
+from unweave.methods.in_domain import InDomain
 from unweave.network import Network
 
 
@@ -172,3 +176,15 @@ def test_progress_hears_every_stage():
     )
     assert {stage for stage, _, _ in heard} >= {"precision", "circle", "rows", "certificate"}
     assert [spent for _, spent, _ in heard] == sorted(spent for _, spent, _ in heard)
+
+
+def test_when_nothing_is_found_the_last_method_says_why(monkeypatch):
+    choices = [
+        Choice(HessianPencil(), ("tanh",), "units up to as many as inputs"),
+        Choice(InDomain(time_limit=0.0), ("tanh",), "anything smooth"),
+    ]
+    monkeypatch.setattr(pipeline, "choose", lambda *args: choices)
+    found = unweave.identify(random_network((6, 5, 3, 1), "tanh", 2), domain=unweave.Ball(5.0))
+    assert (found.outcome, found.method) == (Outcome.NOT_IDENTIFIED, "in-domain")
+    assert "allow more time" in found.reason
+    assert found.ledger.by_stage["hessians"] > 0

@@ -55,3 +55,8 @@ class Outcome(StrEnum):
     def exit_status(self) -> int:
         """The exit status of the command line for this outcome."""
         return {Outcome.IDENTIFIED: 0, Outcome.PARTLY: 3, Outcome.NOT_IDENTIFIED: 4}[self]
+
+    @property
+    def rank(self) -> int:
+        """How much was reached: 0 for nothing, 1 for a part, 2 for all."""
+        return [Outcome.NOT_IDENTIFIED, Outcome.PARTLY, Outcome.IDENTIFIED].index(self)

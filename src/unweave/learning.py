@@ -146,7 +146,7 @@ class _Run:
         )
         for choice in choices:
             found = self._try(choice, samples, precision, residuals)
-            if best is None or _rank(found) > _rank(best):
+            if best is None or found.outcome.rank > best.outcome.rank:
                 best = found
             if best.identified or best.details.get("conclusive"):
                 break
@@ -284,10 +284,6 @@ def _spell(method: SampleMethod) -> str:
     """The object as it is written in Python; its class where it does not tell its settings."""
     text = repr(method)
     return text if text.endswith(")") else f"{type(method).__name__}(...)"
-
-
-def _rank(found: Identification) -> int:
-    return [Outcome.NOT_IDENTIFIED, Outcome.PARTLY, Outcome.IDENTIFIED].index(found.outcome)
 
 
 def _check_widths(hidden: Sequence[int] | None, width: int | None) -> tuple[int, ...] | None:

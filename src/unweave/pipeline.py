@@ -142,8 +142,7 @@ class _Run:
             choices = self._choose(precision, growth)
             for choice in choices:
                 found = self._try(choice, precision)
-                if best is None or _rank(found) > _rank(best):
-                    best = found
+                best = found if best is None else _better(best, found)
                 if best.identified or best.details.get("conclusive") or self.meter.ledger.left == 0:
                     break
         except BudgetSpent as error:
@@ -299,8 +298,11 @@ def _repeatable_name(model: Any, oracle: Oracle) -> str | None:
     return os.fspath(model) if isinstance(model, str | os.PathLike) else None
 
 
-def _rank(found: Identification) -> int:
-    return [Outcome.NOT_IDENTIFIED, Outcome.PARTLY, Outcome.IDENTIFIED].index(found.outcome)
+def _better(earlier: Identification, later: Identification) -> Identification:
+    """The one that reached more. Of two that found nothing the later: what sent the model on to it is history."""
+    gained = later.outcome.rank - earlier.outcome.rank
+    nothing = earlier.network is None and later.network is None
+    return later if gained > 0 or (gained == 0 and nothing) else earlier
 
 
 def _nothing(reason: str, precision: Precision | None) -> Identification:
