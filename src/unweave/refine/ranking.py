@@ -13,6 +13,10 @@ UNFAIR, SMALL_WORK = 1.5, 1e12
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
 NEAR_MISS = 1e-3
 """Relative residual at which a student that stopped converging may be one of a similar activation."""
+ALIKE = 2.0
+"""An activation stays in the race whose residual is below this multiple of the leader's."""
+REVIEWED = 3
+"""Leading activations that stay in the race at large sizes."""
 REFITS = 5
 """What pruning a near miss takes, in the steps of its last fit."""
 
@@ -49,8 +53,15 @@ class Ranking:
 
         return [c for c in chosen if self._work.get(c, 0.0) <= share(c)]
 
+    def _twins(self, ranked: list[Candidate]) -> list[Candidate]:
+        """The best of another activation where it predicts nearly as well as the leader: tanh and erf, say."""
+        leader = ranked[0]
+        others = [c for c in ranked if c.activation != leader.activation and c.depth == leader.depth]
+        limit = ALIKE * self._scores.get(leader, np.inf)
+        return [c for c in others[:1] if self._scores.get(c, np.inf) < limit]
+
     def choose(self, x: np.ndarray, y: np.ndarray, turn: int) -> list[Candidate]:
-        """The two leading candidates; every few sizes all, deep ones for leading activations only.
+        """The two leading candidates; every few sizes all, deep and large ones for leading activations only.
 
         The rival depth stays in the race because a shallow student predicts a deep network better than a
         deep one that is still too narrow to converge, at every size up to the one where that one is exact.
@@ -67,7 +78,7 @@ class Ranking:
         if turn % self._effort.review:
             chosen = ranked[:2]
             if y.size > self._effort.costly:
-                chosen = both_depths
+                chosen = both_depths + self._twins(ranked)
             elif leader in self._missed:  # gelu and its approximation by tanh, say: the other may be exact
                 chosen = [c for c in ranked if c.depth == leader.depth and c != leader] + chosen
             # deep students emulate a network of fewer layers slowly, which is therefore tried first
@@ -77,6 +88,11 @@ class Ranking:
                 if c.activation == leader.activation and 1 < c.depth < leader.depth
             ]
             return self._fair(list(dict.fromkeys([*fewer, *chosen])))
-        activations = list(dict.fromkeys(c.activation for c in ranked))[:2]
+        activations = list(dict.fromkeys(c.activation for c in ranked))
+        reviewed = activations if y.size < self._effort.large else activations[:REVIEWED]
         resting = set(both_depths).difference(self._fair(both_depths))
-        return [c for c in ranked if c not in resting and (c.depth <= 2 or c.activation in activations)]
+        return [
+            c
+            for c in ranked
+            if c not in resting and c.activation in (reviewed if c.depth <= 2 else activations[:2])
+        ]
