@@ -21,7 +21,7 @@ WAY = Settings(target=3e-4, max_steps=150, inexact=True)
 @pytest.fixture
 def always(monkeypatch):
     monkeypatch.setattr(inexact, "WORTH", 0)
-    monkeypatch.setattr(inexact, "WORTH_BENT", 0)
+    monkeypatch.setattr(inexact, "WORTH_HARD", 0)
 
 
 @pytest.mark.parametrize("sizes", [(5, 7, 1), (5, 7, 4, 2), (5, 7, 4, 3, 2)])
@@ -127,6 +127,7 @@ def test_small_problems_and_those_that_do_not_ask_take_exact_steps(monkeypatch):
     wide = Layout.uniform((20, 30, 10, 1), act.get("tanh"))
     assert pays(wide)
     assert not pays(replace(wide, bent=True))
+    assert not pays(Layout.uniform((20, 30, 10, 5, 1), act.get("tanh")))
 
     def refuse(*args):
         raise AssertionError("an inexact step was taken")

@@ -14,8 +14,9 @@ import numpy as np
 from unweave.refine.host import Solve, Step
 from unweave.refine.layout import Layout
 
-WORTH, WORTH_BENT = 600, 1500
-"""Parameters from which such steps are cheaper than exact ones; of bent outputs, which are ill-conditioned."""
+WORTH, WORTH_HARD = 600, 1500
+"""Parameters from which such steps are cheaper than exact ones; of bent outputs, and of three hidden layers and more,
+which are ill-conditioned."""
 ENOUGH = 0.3
 """A step is done when the preconditioned residual of its equations has fallen to this fraction ..."""
 MOST = 200
@@ -26,7 +27,8 @@ ROWS = 30
 
 def pays(layout: Layout) -> bool:
     """Whether problems of this size are better solved so."""
-    return layout.num_parameters >= (WORTH_BENT if layout.bent else WORTH)
+    hard = layout.bent or len(layout.hidden) > 2
+    return layout.num_parameters >= (WORTH_HARD if hard else WORTH)
 
 
 class InexactProblem:
