@@ -115,7 +115,7 @@ def test_what_seems_to_vanish_in_normal_equations_may_only_be_small(redundant, m
     polished = polish(nearly_affine, x, nearly_affine(x))
     assert polished.condition > 1 / polishing.NULL_LARGE
     assert bool(polished.null_directions.shape[1]) == redundant
-    monkeypatch.setattr(polishing, "MOST_ENTRIES", 0)
+    monkeypatch.setattr(polishing, "AFFORDABLE", 0)
     assert polish(nearly_affine, x, nearly_affine(x)).null_directions.shape[1]
 
 

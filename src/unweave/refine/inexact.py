@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.refine.host import Solve, Step
+from unweave.refine.host import Residual, Solve, Step
 from unweave.refine.layout import Layout
 
 WORTH, WORTH_HARD = 600, 1500
@@ -49,7 +49,7 @@ class InexactProblem:
 class InexactExpansion(Step):
     """The problem at one point."""
 
-    def __init__(self, residual, theta: np.ndarray, r: np.ndarray, passes: Passes):
+    def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray, passes: Passes):
         super().__init__(residual, theta, r)
         self._passes = passes
         self._blocks = passes.unit_blocks()

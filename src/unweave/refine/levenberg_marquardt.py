@@ -41,6 +41,7 @@ class Settings:
     max_steps: int = 200
     damping: float = 1e-2
     least_damping: float = 1e-14
+    """Good steps lower the damping down to this."""
     geodesic: bool = True
     difference: float = 0.1
     """Step of the second difference, as a fraction of v ..."""

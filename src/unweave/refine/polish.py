@@ -1,10 +1,10 @@
 """Polish: from a fit inside the basin to the last digit, and how well each parameter is determined.
 
 Levenberg-Marquardt with next to no damping, then Gauss-Newton steps by a singular value decomposition of the
-column-scaled Jacobian (normal equations would lose half the digits, so large networks take them only where nothing
-seems to vanish). The same decomposition says what the
-data determine: its singular values, standard errors at the noise level (the Cramer-Rao bound for Gaussian
-noise), and the null directions along which nothing is determined.
+column-scaled Jacobian. The same decomposition says what the data determine: its singular values, standard errors
+at the noise level (the Cramer-Rao bound for Gaussian noise), and the null directions along which nothing is
+determined. Large networks take normal equations, which lose half the digits: where something seems to vanish in them
+it may only be small, and the decomposition decides while it is affordable.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from unweave.refine.normal import double_precision, expand_normally
 
 LARGE = 600
 """Parameters beyond which normal equations take the place of a singular value decomposition ..."""
-MOST_ENTRIES = 3e8
-"""... unless they leave something open, up to this many entries of the Jacobian."""
+AFFORDABLE = 5e10
+"""... unless they leave something open, up to so many residuals times squared parameters: some ten seconds."""
 NULL_LARGE = 1e-7
 """Relative size of singular values that normal equations cannot tell from zero."""
 
@@ -80,88 +80,90 @@ def polish(
     )
     found = fit_layout(layout, network.flat(), x, target, settings=settings)
     theta, num_steps = found.parameters, found.num_steps
-    if layout.num_parameters > LARGE:
-        large = _polish_large(layout, theta, num_steps, x, target, noise, max_final)
-        if not large.null_directions.shape[1] or target.size * layout.num_parameters > MOST_ENTRIES:
-            return large
-        theta, num_steps = large.network.flat(), large.num_steps  # what seemed to vanish may only be small
-    return _polish_exactly(layout, theta, num_steps, x, target, noise, max_final)
+    task = _Task(layout, x, target, noise, max_final)
+    if layout.num_parameters <= LARGE:
+        return task.decompose(theta, num_steps)
+    large = task.solve_normally(theta, num_steps)
+    is_affordable = target.size * layout.num_parameters**2 <= AFFORDABLE
+    if large.null_directions.shape[1] and is_affordable:
+        return task.decompose(large.network.flat(), large.num_steps)
+    return large
 
 
-def _polish_exactly(
-    layout: Layout,
-    theta: np.ndarray,
-    num_steps: int,
-    x: np.ndarray,
-    y: np.ndarray,
-    noise: float,
-    max_final: int,
-) -> Polished:
-    """Gauss-Newton steps by singular value decompositions, and what the last one says."""
-    outputs, jacobian = layout.linearise(theta, x)
-    r = (outputs - y).ravel()
-    decomposition = _Decomposition(jacobian)
-    for _ in range(max_final):
-        trial = theta - decomposition.solve(r)
-        outputs, jacobian = layout.linearise(trial, x)
-        after = (outputs - y).ravel()
-        if not np.all(np.isfinite(after)) or after @ after >= r @ r * (1 - 1e-3):
-            break
-        theta, r, num_steps = trial, after, num_steps + 1
+@dataclass(frozen=True)
+class _Task:
+    """The last steps of a polish, from a point next to the optimum, and what the Jacobian says there."""
+
+    layout: Layout
+    x: np.ndarray
+    y: np.ndarray
+    noise: float
+    max_final: int
+
+    def decompose(self, theta: np.ndarray, num_steps: int) -> Polished:
+        """By singular value decompositions."""
+        layout, x, y = self.layout, self.x, self.y
+        outputs, jacobian = layout.linearise(theta, x)
+        r = (outputs - y).ravel()
         decomposition = _Decomposition(jacobian)
-    spare = max(len(r) - layout.num_parameters, 1)
-    level = max(noise, float(np.sqrt(r @ r / spare)), np.finfo(float).tiny)
-    return Polished(
-        network=layout.network(theta),
-        rms=float(np.sqrt(np.mean(r**2))) / spread_of(y),
-        num_steps=num_steps,
-        singular_values=decomposition.values,
-        standard_errors=level * decomposition.deviations(),
-        null_directions=decomposition.null_directions(),
-    )
-
-
-def _polish_large(
-    layout: Layout,
-    theta: np.ndarray,
-    num_steps: int,
-    x: np.ndarray,
-    y: np.ndarray,
-    noise: float,
-    max_final: int,
-) -> Polished:
-    """The same by normal equations: their rounding slows the last steps but not where they end."""
-    here = expand_normally(layout, theta, x, y)
-    xp = here.xp
-    with double_precision(xp):
-        for _ in range(max_final + 2):
-            scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
-            inverse = xp.linalg.inv(here.matrix * scales[:, None] * scales[None, :])
-            trial = theta - np.array(scales * (inverse @ (scales * here.gradient)))
-            after = expand_normally(layout, trial, x, y)
-            if not after.loss < here.loss * (1 - 1e-3):
+        for _ in range(self.max_final):
+            trial = theta - decomposition.solve(r)
+            outputs, jacobian = layout.linearise(trial, x)
+            after = (outputs - y).ravel()
+            if not np.all(np.isfinite(after)) or after @ after >= r @ r * (1 - 1e-3):
                 break
-            theta, here, num_steps = trial, after, num_steps + 1
-        scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
-        scaled = here.matrix * scales[:, None] * scales[None, :]
-        values = np.sqrt(np.maximum(np.array(xp.linalg.eigvalsh(scaled)), 0.0))[::-1]
-        null = np.zeros((layout.num_parameters, 0))
-        variances = np.array(xp.diag(xp.linalg.inv(scaled)))
-        if values[-1] <= NULL_LARGE * values[0]:
-            vectors = np.array(xp.linalg.eigh(scaled)[1])
-            null = vectors[:, : int(np.sum(values <= NULL_LARGE * values[0]))]
-            variances = np.where(np.max(np.abs(null), axis=1) > 1e-6, np.inf, np.abs(variances))
-        scales = np.array(scales)
-    spare = max(y.size - layout.num_parameters, 1)
-    level = max(noise, float(np.sqrt(here.loss / spare)), np.finfo(float).tiny)
-    return Polished(
-        network=layout.network(theta),
-        rms=float(np.sqrt(here.loss / y.size)) / spread_of(y),
-        num_steps=num_steps,
-        singular_values=values,
-        standard_errors=level * np.sqrt(variances) * scales,
-        null_directions=null,
-    )
+            theta, r, num_steps = trial, after, num_steps + 1
+            decomposition = _Decomposition(jacobian)
+        loss = float(r @ r)
+        return Polished(
+            network=layout.network(theta),
+            rms=self._rms(loss),
+            num_steps=num_steps,
+            singular_values=decomposition.values,
+            standard_errors=self._level(loss) * decomposition.deviations(),
+            null_directions=decomposition.null_directions(),
+        )
+
+    def solve_normally(self, theta: np.ndarray, num_steps: int) -> Polished:
+        """By normal equations: their rounding slows the last steps but not where they end."""
+        layout, x, y = self.layout, self.x, self.y
+        here = expand_normally(layout, theta, x, y)
+        xp = here.xp
+        with double_precision(xp):
+            for _ in range(self.max_final + 2):
+                scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
+                inverse = xp.linalg.inv(here.matrix * scales[:, None] * scales[None, :])
+                trial = theta - np.array(scales * (inverse @ (scales * here.gradient)))
+                after = expand_normally(layout, trial, x, y)
+                if not after.loss < here.loss * (1 - 1e-3):
+                    break
+                theta, here, num_steps = trial, after, num_steps + 1
+            scales = 1 / xp.sqrt(xp.maximum(xp.diag(here.matrix), np.finfo(float).tiny))
+            scaled = here.matrix * scales[:, None] * scales[None, :]
+            values = np.sqrt(np.maximum(np.array(xp.linalg.eigvalsh(scaled)), 0.0))[::-1]
+            null = np.zeros((layout.num_parameters, 0))
+            variances = np.array(xp.diag(xp.linalg.inv(scaled)))
+            if values[-1] <= NULL_LARGE * values[0]:
+                vectors = np.array(xp.linalg.eigh(scaled)[1])
+                null = vectors[:, : int(np.sum(values <= NULL_LARGE * values[0]))]
+                variances = np.where(np.max(np.abs(null), axis=1) > 1e-6, np.inf, np.abs(variances))
+            scales = np.array(scales)
+        return Polished(
+            network=layout.network(theta),
+            rms=self._rms(here.loss),
+            num_steps=num_steps,
+            singular_values=values,
+            standard_errors=self._level(here.loss) * np.sqrt(variances) * scales,
+            null_directions=null,
+        )
+
+    def _rms(self, loss: float) -> float:
+        return float(np.sqrt(loss / self.y.size)) / spread_of(self.y)
+
+    def _level(self, loss: float) -> float:
+        """The noise of one answer: as stated, or as the residual shows where that is larger."""
+        spare = max(self.y.size - self.layout.num_parameters, 1)
+        return max(self.noise, float(np.sqrt(loss / spare)), np.finfo(float).tiny)
 
 
 class _Decomposition:
