@@ -10,7 +10,7 @@ import pytest
 from truth import random_network
 from unweave import activations as act
 from unweave.refine import inexact
-from unweave.refine.inexact import Passes, conjugate_gradients, pays
+from unweave.refine.inexact import Passes, pays
 from unweave.refine.layout import Layout, without_affine
 from unweave.refine.levenberg_marquardt import CLOSE, Settings, fit_layout
 from unweave.refine.starts import draw_start
@@ -53,29 +53,6 @@ def test_a_part_of_many_points_tells_the_blocks():
     whole = (jacobian.T @ jacobian)[:4, :4]
     assert np.linalg.norm(block - whole) < 0.3 * np.linalg.norm(whole)
     assert not np.allclose(block, whole)
-
-
-def test_conjugate_gradients_end_where_a_preconditioner_is_exact_and_when_it_is_enough(monkeypatch):
-    rng = np.random.default_rng(2)
-    root = rng.standard_normal((40, 30))
-    matrix, b, taken = root.T @ root + np.eye(30), rng.standard_normal(30), []
-
-    def multiply(v):
-        taken.append(1)
-        return matrix @ v
-
-    np.testing.assert_allclose(
-        conjugate_gradients(multiply, lambda r: np.linalg.solve(matrix, r), b), np.linalg.solve(matrix, b)
-    )
-    assert len(taken) == 1
-    conjugate_gradients(multiply, np.array, b)
-    few = len(taken) - 1
-    monkeypatch.setattr(inexact, "ENOUGH", 1e-10)
-    np.testing.assert_allclose(
-        conjugate_gradients(multiply, np.array, b), np.linalg.solve(matrix, b), rtol=1e-6
-    )
-    assert few < len(taken) - 1 - few
-    assert not conjugate_gradients(multiply, np.array, np.zeros(30)).any()
 
 
 def _student(activation="tanh", sizes=(6, 5, 3, 1), widths=(10, 6), seed=3):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.algebra.conjugate_gradients import conjugate_gradients
 from unweave.refine.host import Residual, Solve, Step
 from unweave.refine.layout import Layout
 
@@ -72,24 +73,9 @@ class InexactExpansion(Step):
         def multiply(v: np.ndarray) -> np.ndarray:
             return passes.backwards(passes.forwards(v)) + shift * v
 
-        return lambda b: conjugate_gradients(multiply, precondition, passes.backwards(b))
-
-
-def conjugate_gradients(multiply: Solve, precondition: Solve, b: np.ndarray) -> np.ndarray:
-    """``A^-1 b`` for a positive definite A, roughly."""
-    solution, rest = np.zeros_like(b), b
-    direction = steepest = precondition(rest)
-    size = first = float(rest @ steepest)
-    for _ in range(MOST):
-        if not size > ENOUGH**2 * first or not np.isfinite(size):
-            break
-        image = multiply(direction)
-        step = size / float(direction @ image)
-        solution, rest = solution + step * direction, rest - step * image
-        steepest = precondition(rest)
-        size, before = float(rest @ steepest), size
-        direction = steepest + (size / before) * direction
-    return solution
+        return lambda b: conjugate_gradients(
+            multiply, passes.backwards(b), enough=ENOUGH, most=MOST, precondition=precondition
+        )
 
 
 class Passes:

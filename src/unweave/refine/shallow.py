@@ -12,6 +12,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from unweave.algebra.conjugate_gradients import conjugate_gradients
+from unweave.refine.host import Solve, Step
 from unweave.refine.levenberg_marquardt import Minimum, Settings, descend
 from unweave.shallow.loss import LocalLoss, ShallowLoss
 
@@ -19,6 +21,8 @@ LARGEST_SYSTEM = 3000
 """Neither Gram matrix is factored beyond this size."""
 LARGEST_JACOBIAN = 30_000_000
 """Entries of a Jacobian that may be formed."""
+ENOUGH = 1e-3
+"""Accuracy of a matrix-free solve: what a damped step is worth."""
 
 
 def choose_system(num_samples: int, num_parameters: int) -> str:
@@ -63,15 +67,13 @@ class ShallowProblem:
         return ShallowExpansion(here, self._system)
 
 
-class ShallowExpansion:
+class ShallowExpansion(Step):
     """The damped system at one point."""
 
     def __init__(self, here: LocalLoss, system: str):
+        super().__init__(here.loss.residual, here.theta, here.residual)
         self._here = here
-        self._r = here.residual
-        self._gradient = here.pull(self._r)
         self._unit = max(_mean_square(here), 1e-300)
-        self.loss = float(self._r @ self._r)
         self._jacobian = here.jacobian() if system == "primal" else None
         self._matrix = None
         if system == "dual":
@@ -79,58 +81,26 @@ class ShallowExpansion:
         elif self._jacobian is not None:
             self._matrix = self._jacobian.T @ self._jacobian
 
-    def propose(
-        self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
-    ) -> tuple[np.ndarray, float, float] | None:
-        shift = damping * self._unit
-        try:
-            solve = self._solver(shift)
-        except LinAlgError:
-            return None
-        theta, loss = self._here.theta, self._here.loss
-        v = -solve(self._r)
-        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(theta)))
-        if length > reach:
-            v *= reach / length
-        predicted = float(v @ (shift * v - self._gradient))
-        trial = theta + v
-        if geodesic:
-            moved = (loss.residual(theta + difference * v) - self._r) / difference
-            curvature = (2 / difference) * (moved - self._here.push(v))
-            if np.all(np.isfinite(curvature)):
-                bend = -solve(curvature)
-                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
-                    trial = trial + 0.5 * bend
-        after = loss.residual(trial)
-        value = float(after @ after)
-        return trial, value if np.isfinite(value) else float("inf"), predicted
+    def product(self, v: np.ndarray) -> np.ndarray:
+        return self._here.push(v)
 
-    def _solver(self, shift: float) -> Callable[[np.ndarray], np.ndarray]:
-        """``b -> (J'J + shift I)^-1 J' b``."""
+    def damped(self, damping: float) -> Solve | None:
+        here, shift = self._here, damping * self._unit
         if self._matrix is None:
-            return lambda b: self._conjugate_gradients(self._here.pull(b), shift)
+
+            def multiply(v: np.ndarray) -> np.ndarray:
+                return here.pull(here.push(v)) + shift * v
+
+            return lambda b: conjugate_gradients(multiply, here.pull(b), enough=ENOUGH)
         matrix = self._matrix.copy(order="F")
         matrix[np.diag_indices_from(matrix)] += shift
-        factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        try:
+            factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
         if self._jacobian is None:
-            return lambda b: self._here.pull(cho_solve(factor, b, check_finite=False))
-        return lambda b: cho_solve(factor, self._here.pull(b), check_finite=False)
-
-    def _conjugate_gradients(self, b: np.ndarray, shift: float, most: int = 200) -> np.ndarray:
-        """``(J'J + shift I)^-1 b`` to three digits, which is what a damped step is worth."""
-        x, r = np.zeros_like(b), b.copy()
-        direction, size = r.copy(), float(r @ r)
-        goal = 1e-6 * size
-        for _ in range(most):
-            if size <= goal:
-                break
-            product = self._here.pull(self._here.push(direction)) + shift * direction
-            step = size / float(direction @ product)
-            x += step * direction
-            r -= step * product
-            before, size = size, float(r @ r)
-            direction = r + (size / before) * direction
-        return x
+            return lambda b: here.pull(cho_solve(factor, b, check_finite=False))
+        return lambda b: cho_solve(factor, here.pull(b), check_finite=False)
 
 
 def _mean_square(here: LocalLoss) -> float:
