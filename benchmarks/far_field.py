@@ -18,7 +18,7 @@ import numpy as np
 from scenarios import paper_network, random_mlp, trained_regressor
 
 import unweave
-from unweave.oracles.resolve import resolve_network
+from unweave.models.resolve import resolve_network
 
 COMPLETE = 1e-9
 COMPLETE_FLOAT32 = 1e-4

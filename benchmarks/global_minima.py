@@ -23,9 +23,9 @@ from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
 import unweave
-from unweave import activations as act
-from unweave.global_minimum import GAP, certify_point
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.shallow.global_minimum import GAP, certify_point
 from unweave.shallow.loss import ShallowLoss
 
 FIRST_SEED = 7000

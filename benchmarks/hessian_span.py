@@ -22,14 +22,14 @@ from in_domain import random_network
 from scenarios import paper_network, random_mlp
 
 import unweave
-from unweave import activations as act
 from unweave.algebra.matrix_span import MatrixSpan, projection_error, span_of_squares
+from unweave.core import activations as act
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import measure_precision
+from unweave.experiments.two_layer_stated import StatedOptions
 from unweave.methods.base import Finding, Problem
-from unweave.methods.hessian_span import HessianSpan, SpanOptions
-from unweave.methods.hessian_span_stated import StatedOptions
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import measure_precision
-from unweave.oracles.resolve import resolve
+from unweave.methods.hessian.span import HessianSpan, SpanOptions
+from unweave.models.resolve import resolve
 
 THRESHOLD = 0.05
 

@@ -19,10 +19,10 @@ from collections.abc import Callable
 import numpy as np
 
 import unweave
-from unweave.methods.high_threshold_labels import fit_labels
-from unweave.methods.high_threshold_landscape import landscape_starts
-from unweave.methods.high_threshold_starts import find_starts, label_moments
-from unweave.methods.high_threshold_stated import refine_estimate
+from unweave.experiments.high_threshold_stated import refine_estimate
+from unweave.methods.high_threshold.labels import fit_labels
+from unweave.methods.high_threshold.landscape import landscape_starts
+from unweave.methods.high_threshold.starts import find_starts, label_moments
 
 RELU = [(10, 1.5, 30_000), (20, 2.5, 100_000), (50, 2.5, 1_000_000)]
 TOP = [(10, 2.0, 30_000), (20, 2.5, 100_000)]

@@ -25,13 +25,13 @@ import numpy as np
 from scenarios import paper_network, random_mlp
 
 from unweave.comparison import compare
-from unweave.domains import Ball, Domain, Normal
+from unweave.core.domains import Ball, Domain, Normal
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.hessian_pencil import HessianPencil
-from unweave.methods.in_domain import InDomain
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.methods.hessian.pencil import HessianPencil
+from unweave.methods.in_domain.method import InDomain
 
 FIRST_SEED = 1000
 SMOOTH = ("tanh", "sigmoid", "erf", "softplus", "gelu", "silu")
@@ -257,7 +257,7 @@ def peak_gigabytes() -> float:
     """The most memory this process has held: on the accelerator where there is one, else at all."""
     import jax
 
-    from unweave.refine.devices import has_accelerator
+    from unweave.solve.devices import has_accelerator
 
     if has_accelerator():
         statistics = jax.devices()[0].memory_stats() or {}
@@ -267,7 +267,7 @@ def peak_gigabytes() -> float:
 
 def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | None:
     """Root mean square error of the parameters over the Cramer-Rao bound at the truth."""
-    from unweave.refine.polish import polish
+    from unweave.solve.polish import polish
 
     pair = compare(trial.network, found)
     if not pair.same_architecture:
@@ -280,13 +280,13 @@ def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | Non
 
 def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
-    from unweave.refine.accelerated import AcceleratedProblem
-    from unweave.refine.devices import has_accelerator
-    from unweave.refine.host import HostProblem
-    from unweave.refine.inexact import InexactProblem
-    from unweave.refine.layout import Layout
-    from unweave.refine.levenberg_marquardt import LEAST_INEXACT, Settings, descend
-    from unweave.refine.together import MOST, fit_together
+    from unweave.solve.accelerated import AcceleratedProblem
+    from unweave.solve.devices import has_accelerator
+    from unweave.solve.host import HostProblem
+    from unweave.solve.inexact import InexactProblem
+    from unweave.solve.layout import Layout
+    from unweave.solve.levenberg_marquardt import LEAST_INEXACT, Settings, descend
+    from unweave.solve.together import MOST, fit_together
 
     rng = np.random.default_rng(0)
     settings = Settings(target=0.0, max_steps=4, stall_steps=0, patience=1000)

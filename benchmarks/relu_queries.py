@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 import unweave
-from unweave.network import Network
+from unweave.core.network import Network
 
 ONE_LAYER = [
     (10, 20, 1), (20, 10, 1), (10, 20, 3), (20, 40, 1), (100, 64, 1), (100, 64, 10), (784, 32, 1), (784, 128, 10),

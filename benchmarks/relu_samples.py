@@ -20,8 +20,8 @@ import time
 import numpy as np
 
 import unweave
-from unweave.network import Network
-from unweave.refine.streamed import parameter_errors
+from unweave.core.network import Network
+from unweave.solve.streamed import parameter_errors
 
 FIRST_SEED = 310_000
 EXACT = [((5, 5), 4, 50), ((10, 5), 4, 50), ((10, 10), 4, 50), ((8, 15), 4, 50), ((20, 20), 4, 30)]

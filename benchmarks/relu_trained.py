@@ -20,8 +20,8 @@ from scenarios import trained_regressor
 from scipy.optimize import linear_sum_assignment
 
 import unweave
-from unweave.network import Network
-from unweave.oracles.resolve import resolve_network
+from unweave.core.network import Network
+from unweave.models.resolve import resolve_network
 
 CELLS = [
     (data, hidden)

@@ -5,7 +5,7 @@
 
 One evaluation of f at a time, one singular value decomposition of the vectorised Hessians, one start of the ascent
 after the other with a full eigendecomposition a step, k-means++ point by point; the descent is written on matrices of
-samples, as anybody would. ``unweave.methods.hessian_span_stated`` must give the same results to rounding, at least ten
+samples, as anybody would. ``unweave.experiments.two_layer_stated`` must give the same results to rounding, at least ten
 times faster. *Given the same Hessians* and the same random numbers the vectors agree to rounding; the Hessians
 themselves, second differences of step 1e-5, agree to the rounding of the answers over 1e-10. Seconds are CPU time.
 """
@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unweave import activations as act
 from unweave.algebra.matrix_span import half_vectorise
-from unweave.engine import one_thread
+from unweave.core import activations as act
+from unweave.core.engine import one_thread
+from unweave.evidence.meter import Meter
 from unweave.experiments.scenarios import SCENARIOS, Truth
-from unweave.methods.hessian_span_layers import Deparametrised
-from unweave.methods.hessian_span_stated import (
+from unweave.experiments.two_layer_stated import (
     BLOCK,
     StatedOptions,
     descend,
@@ -32,7 +32,7 @@ from unweave.methods.hessian_span_stated import (
     find_vectors,
     gradient_energy,
 )
-from unweave.oracles.meter import Meter
+from unweave.methods.hessian.span_layers import Deparametrised
 from unweave.probes.derivatives import Differences, estimate_hessians
 
 Function = Callable[[np.ndarray], float]

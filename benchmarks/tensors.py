@@ -26,8 +26,8 @@ import numpy as np
 
 from unweave.algebra.symmetric import frobenius, multiplicities, powers, unpack
 from unweave.algebra.tensor_decomposition import decompose
-from unweave.engine import one_thread
-from unweave.methods.general_relu import recover_from_moments
+from unweave.core.engine import one_thread
+from unweave.methods.general_relu.recover import recover_from_moments
 from unweave.moments.accumulate import accumulate
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensors

@@ -12,7 +12,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from unweave import Network, compare, learn
-from unweave.methods.general_relu import recover_from_moments
+from unweave.methods.general_relu.recover import recover_from_moments
 from unweave.moments.residual import accumulate_residual
 
 

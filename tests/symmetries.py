@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.network import Network
 
 
 def random_symmetry(network: Network, rng: np.random.Generator) -> Network:

@@ -9,9 +9,9 @@ import pytest
 
 import unweave
 from unweave.citations import BY_METHOD, ENTRIES, SOFTWARE, bibtex
-from unweave.errors import Outcome
+from unweave.core.errors import Outcome
+from unweave.evidence.precision import Precision
 from unweave.methods.choose import METHODS
-from unweave.oracles.precision import Precision
 from unweave.result import Identification
 
 ROOT = Path(__file__).parents[1]

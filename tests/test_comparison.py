@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from symmetries import as_sigmoid, random_symmetry
 from truth import random_network
-from unweave import activations as act
 from unweave.comparison import compare
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.network import Network
 
 HIDDEN = [name for name in act.names() if name != "identity"]
 sizes = st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unweave.oracles.resolve import resolve_network
+from unweave.models.resolve import resolve_network
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 

@@ -11,11 +11,11 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Network, compare, learn
-from unweave.certificate import Certificate
+from unweave.certificates.certificate import Certificate
 from unweave.cli import main
-from unweave.errors import InputError, NotIdentified, Outcome
+from unweave.core.errors import InputError, NotIdentified, Outcome
+from unweave.evidence.rows import Samples
 from unweave.methods.base import Finding, Problem
-from unweave.samples.rows import Samples
 
 
 def _rows(sizes=(5, 5, 1), activation="relu", num_rows=250, seed=0):

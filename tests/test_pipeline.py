@@ -10,11 +10,11 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import pipeline
-from unweave.errors import InputError, NotIdentified, Outcome
+from unweave.core.errors import InputError, NotIdentified, Outcome
+from unweave.core.network import Network
 from unweave.methods.choose import Choice
-from unweave.methods.hessian_pencil import HessianPencil
-from unweave.methods.in_domain import InDomain
-from unweave.network import Network
+from unweave.methods.hessian.pencil import HessianPencil
+from unweave.methods.in_domain.method import InDomain
 
 
 def test_an_identified_network_is_the_model():

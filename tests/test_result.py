@@ -9,12 +9,12 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.certificate import Certificate
-from unweave.errors import ExportError, InputError, Outcome
+from unweave.certificates.certificate import Certificate
+from unweave.core.errors import ExportError, InputError, Outcome
+from unweave.core.network import Network
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.precision import Precision
 from unweave.exports import load_network
-from unweave.network import Network
-from unweave.oracles.ledger import Ledger
-from unweave.oracles.precision import Precision
 from unweave.result import Identification, load
 
 JSON_KEYS = {
@@ -165,7 +165,7 @@ def test_bad_files_are_refused_in_one_line(tmp_path):
 
 
 def test_a_damaged_record_is_refused(tmp_path):
-    from unweave.exports.native import save_tensors
+    from unweave.formats.native import save_tensors
 
     for record in ("nonsense", "{}", '{"outcome": "perhaps"}'):
         save_tensors(tmp_path / "r.safetensors", {}, {"identification": record})

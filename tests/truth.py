@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from unweave.network import Network
+from unweave.core.network import Network
 
 
 def random_network(

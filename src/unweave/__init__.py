@@ -12,50 +12,50 @@ from unweave.version import __version__
 
 if TYPE_CHECKING:
     from unweave import plots
-    from unweave.certificate import Certificate
+    from unweave.certificates.certificate import Certificate
     from unweave.citations import citation
     from unweave.comparison import Comparison, compare
-    from unweave.domains import Ball, Box, Everywhere, Normal
-    from unweave.errors import Outcome, UnweaveError
-    from unweave.fitting import FittedNetwork, fit
-    from unweave.global_minimum import GlobalCertificate, Verdict, certify
-    from unweave.halfspaces import Halfspaces
+    from unweave.core.domains import Ball, Box, Everywhere, Normal
+    from unweave.core.errors import Outcome, UnweaveError
+    from unweave.core.network import Network
     from unweave.learning import learn
-    from unweave.methods.high_threshold import HighThreshold
-    from unweave.network import Network
-    from unweave.oracles.http_model import ServedModel
-    from unweave.oracles.resolve import resolve
+    from unweave.methods.high_threshold.halfspaces import Halfspaces
+    from unweave.methods.high_threshold.method import HighThreshold
+    from unweave.models.http_model import ServedModel
+    from unweave.models.resolve import resolve
     from unweave.pipeline import identify
     from unweave.result import Identification, load
+    from unweave.shallow.fitting import FittedNetwork, fit
+    from unweave.shallow.global_minimum import GlobalCertificate, Verdict, certify
     from unweave.shallow.grid import LandscapeGrid, landscape
 
 _HOME = {
-    "Ball": "domains",
-    "Box": "domains",
-    "Certificate": "certificate",
+    "Ball": "core.domains",
+    "Box": "core.domains",
+    "Certificate": "certificates.certificate",
     "Comparison": "comparison",
-    "Everywhere": "domains",
-    "FittedNetwork": "fitting",
-    "GlobalCertificate": "global_minimum",
-    "Halfspaces": "halfspaces",
-    "HighThreshold": "methods.high_threshold",
+    "Everywhere": "core.domains",
+    "FittedNetwork": "shallow.fitting",
+    "GlobalCertificate": "shallow.global_minimum",
+    "Halfspaces": "methods.high_threshold.halfspaces",
+    "HighThreshold": "methods.high_threshold.method",
     "Identification": "result",
     "LandscapeGrid": "shallow.grid",
-    "Network": "network",
-    "Normal": "domains",
-    "Outcome": "errors",
-    "ServedModel": "oracles.http_model",
-    "UnweaveError": "errors",
-    "Verdict": "global_minimum",
-    "certify": "global_minimum",
+    "Network": "core.network",
+    "Normal": "core.domains",
+    "Outcome": "core.errors",
+    "ServedModel": "models.http_model",
+    "UnweaveError": "core.errors",
+    "Verdict": "shallow.global_minimum",
+    "certify": "shallow.global_minimum",
     "citation": "citations",
     "compare": "comparison",
-    "fit": "fitting",
+    "fit": "shallow.fitting",
     "identify": "pipeline",
     "landscape": "shallow.grid",
     "learn": "learning",
     "load": "result",
-    "resolve": "oracles.resolve",
+    "resolve": "models.resolve",
 }
 
 __all__ = [

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from unweave import activations as act
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.network import Network
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
         Inputs (n, d) on which the largest difference of outputs, relative to the spread of ``a``'s
         outputs, is measured as well.
     """
-    from unweave.oracles.resolve import resolve_network
+    from unweave.models.resolve import resolve_network
 
     original_a, original_b = resolve_network(a), resolve_network(b)
     only_first = original_a.is_open or original_b.is_open

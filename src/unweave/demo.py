@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.network import Network
+from unweave.core.network import Network
 
 
 def paper_network(num_inputs: int = 30, hidden: tuple[int, int] = (30, 9), seed: int = 0) -> Network:

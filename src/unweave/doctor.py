@@ -132,8 +132,8 @@ def _self_test() -> dict[str, Any]:
     import numpy as np
 
     from unweave.comparison import compare
-    from unweave.errors import UnweaveError
-    from unweave.network import Network
+    from unweave.core.errors import UnweaveError
+    from unweave.core.network import Network
     from unweave.pipeline import identify
 
     rng = np.random.default_rng(0)

@@ -16,22 +16,22 @@ from typing import Any
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.certificate import Certificate
-from unweave.certificate_rows import certify_on_rows
-from unweave.engine import one_thread
-from unweave.errors import InputError, NotIdentified, Outcome
+from unweave.certificates.certificate import Certificate
+from unweave.certificates.rows import certify_on_rows
+from unweave.core import activations as act
+from unweave.core.engine import one_thread
+from unweave.core.errors import InputError, NotIdentified, Outcome
+from unweave.evidence.gaussianity import check_gaussian
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.meter import Progress
+from unweave.evidence.precision import Precision
+from unweave.evidence.rows import Samples, Split, split_rows
+from unweave.evidence.sources import open_source
+from unweave.evidence.whitening import Whitening
 from unweave.methods.base import Finding, HeldOutCheck, Problem, SampleMethod
 from unweave.methods.choose_samples import SampleChoice, choose_for_samples, named_method
-from unweave.oracles.ledger import Ledger
-from unweave.oracles.meter import Progress
-from unweave.oracles.precision import Precision
 from unweave.pipeline import judge
 from unweave.result import Identification
-from unweave.samples.gaussianity import check_gaussian
-from unweave.samples.rows import Samples, Split, split_rows
-from unweave.samples.sources import open_source
-from unweave.samples.whitening import Whitening
 
 
 def learn(

@@ -14,23 +14,23 @@ from typing import Any
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.certificate import NUM_POINTS, Certificate, active_points, certify
-from unweave.domains import Domain
-from unweave.engine import one_thread
-from unweave.errors import BudgetSpent, InputError, NotIdentified, Outcome
+from unweave.certificates.certificate import NUM_POINTS, Certificate, active_points, certify
+from unweave.core import activations as act
+from unweave.core.domains import Domain
+from unweave.core.engine import one_thread
+from unweave.core.errors import BudgetSpent, InputError, NotIdentified, Outcome
+from unweave.core.network import Network
+from unweave.core.oracle import Oracle
+from unweave.evidence.journal import open_journal, run_facts
+from unweave.evidence.meter import Meter, Progress
+from unweave.evidence.precision import Precision, measure_precision
 from unweave.methods.base import Finding, Problem
 from unweave.methods.choose import Choice, Traits, check_method, choose
-from unweave.network import Network
-from unweave.oracles.base import Oracle
-from unweave.oracles.journal import open_journal, run_facts
-from unweave.oracles.meter import Meter, Progress
-from unweave.oracles.precision import Precision, measure_precision
-from unweave.oracles.resolve import is_address, num_probes, resolve
+from unweave.models.resolve import is_address, num_probes, resolve
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
-from unweave.refine.weighted import weighted_polish
 from unweave.result import Identification
+from unweave.solve.weighted import weighted_polish
 
 PARTLY = 1e-3
 """A network whose fresh error is above this is not worth returning as partly identified."""

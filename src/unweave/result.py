@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.errors import ExportError, InputError, Outcome, UnweaveError
-from unweave.exports import native
-from unweave.exports.write import export as export_network
-from unweave.exports.write import require_writable
-from unweave.network import Network
-from unweave.oracles.ledger import Ledger
-from unweave.oracles.precision import Precision
+from unweave.core import activations as act
+from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
+from unweave.core.network import Network
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.precision import Precision
+from unweave.formats import native
+from unweave.formats.write import export as export_network
+from unweave.formats.write import require_writable
 
 if TYPE_CHECKING:
-    from unweave.certificate import Certificate
+    from unweave.certificates.certificate import Certificate
 
 _RECORD = "identification"
 _TENSOR = "__tensor__"
@@ -270,7 +270,7 @@ def _read_ledger(record: dict[str, Any]) -> Ledger:
 def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> Certificate | None:
     if record is None:
         return None
-    from unweave.certificate import Certificate
+    from unweave.certificates.certificate import Certificate
 
     return Certificate.from_dict({**record, "fresh": fresh})
 

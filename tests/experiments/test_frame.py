@@ -7,7 +7,7 @@ import csv
 import numpy as np
 import pytest
 
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.experiments.frame import (
     AS_STATED,
     UNWEAVE,

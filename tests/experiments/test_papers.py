@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unweave.cli import main
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Results, Scope, run_cell, setting
 from unweave.experiments.landscape import find_crossing
 from unweave.experiments.reproduce import PAPERS, load_paper, plan_cells

@@ -9,20 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from unweave import activations as act
+from unweave.core import activations as act
+from unweave.evidence.meter import Meter
 from unweave.experiments import two_layer_printed as printed
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Scope, run_cell, setting
 from unweave.experiments.scenarios import SCENARIOS, Truth, entangle
 from unweave.experiments.two_layer import PAPER, plan
-from unweave.methods.hessian_span_layers import Deparametrised
-from unweave.methods.hessian_span_stated import (
+from unweave.experiments.two_layer_stated import (
     StatedOptions,
     descend,
     draw_start,
     find_vectors,
     gradient_energy,
 )
-from unweave.oracles.meter import Meter
+from unweave.methods.hessian.span_layers import Deparametrised
 from unweave.probes.derivatives import Differences, estimate_hessians
 
 OPTIONS = StatedOptions(num_hessians=150, num_starts=80, descent_steps=200)

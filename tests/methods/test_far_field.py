@@ -7,12 +7,12 @@ import pytest
 
 import unweave
 from truth import random_network
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.far_field import FarField
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
-from unweave.oracles.resolve import resolve
+from unweave.methods.far_field.method import FarField
+from unweave.models.resolve import resolve
 
 
 def recover(network: Network, activations=("tanh", "erf"), hidden=None, domain=None, seed: int = 3):

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unweave.errors import InputError
-from unweave.methods.general_relu import recover_from_moments
-from unweave.methods.general_relu_directions import least_khatri_rao, span_directions, stated_directions
-from unweave.methods.general_relu_improper import learn_improper
-from unweave.methods.general_relu_scalars import fit_scalars, fix_signs, recover_scalars
+from unweave.core.errors import InputError
+from unweave.methods.general_relu.directions import least_khatri_rao, span_directions, stated_directions
+from unweave.methods.general_relu.improper import learn_improper
+from unweave.methods.general_relu.recover import recover_from_moments
+from unweave.methods.general_relu.scalars import fit_scalars, fix_signs, recover_scalars
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensors
 from unweave.moments.residual import accumulate_residual

@@ -8,7 +8,7 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Ball, Box
-from unweave.methods.hessian_pencil import eigen_pencil, fit_scalars
+from unweave.methods.hessian.pencil import eigen_pencil, fit_scalars
 
 
 @pytest.mark.parametrize(

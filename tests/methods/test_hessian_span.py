@@ -10,15 +10,15 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Ball, Network
-from unweave import activations as act
+from unweave.core import activations as act
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import measure_precision
+from unweave.experiments.two_layer_stated import StatedOptions
 from unweave.methods.base import Problem
-from unweave.methods.hessian_span import HessianSpan, SpanOptions
-from unweave.methods.hessian_span_layers import Deparametrised, complete_directions, find_second_layer
-from unweave.methods.hessian_span_shallow import curvature_coefficients, fit_units
-from unweave.methods.hessian_span_stated import StatedOptions
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import measure_precision
-from unweave.oracles.resolve import resolve
+from unweave.methods.hessian.span import HessianSpan, SpanOptions
+from unweave.methods.hessian.span_layers import Deparametrised, complete_directions, find_second_layer
+from unweave.methods.hessian.span_shallow import curvature_coefficients, fit_units
+from unweave.models.resolve import resolve
 
 
 def perturbed_orthogonal(m0: int, m1: int, activation: str, seed: int) -> Network:

@@ -7,21 +7,21 @@ import pytest
 from scipy.optimize import approx_fprime
 
 import unweave
-from unweave.errors import ExportError, InputError, Outcome
-from unweave.methods.high_threshold_centre import find_centre, sample_polytope
-from unweave.methods.high_threshold_inverse import fit_one_unit
-from unweave.methods.high_threshold_labels import fit_labels
-from unweave.methods.high_threshold_landscape import Landscape, landscape_starts, minimise_one_by_one
-from unweave.methods.high_threshold_margin import separate
-from unweave.methods.high_threshold_sigmoid import recover_sigmoid_units
-from unweave.methods.high_threshold_starts import (
+from unweave.core.errors import ExportError, InputError, Outcome
+from unweave.experiments.high_threshold_stated import estimate_tan_alpha, refine_estimate
+from unweave.methods.high_threshold.centre import find_centre, sample_polytope
+from unweave.methods.high_threshold.inverse import fit_one_unit
+from unweave.methods.high_threshold.labels import fit_labels
+from unweave.methods.high_threshold.landscape import Landscape, landscape_starts, minimise_one_by_one
+from unweave.methods.high_threshold.margin import separate
+from unweave.methods.high_threshold.sigmoid import recover_sigmoid_units
+from unweave.methods.high_threshold.starts import (
     find_resting_value,
     find_starts,
     follow_rows,
     label_moments,
     num_directions,
 )
-from unweave.methods.high_threshold_stated import estimate_tan_alpha, refine_estimate
 from unweave.moments.hermite import HermiteMoments
 
 

@@ -7,13 +7,13 @@ import pytest
 
 from truth import random_network
 from unweave.comparison import compare
-from unweave.domains import Ball, Box, Normal
-from unweave.methods import in_domain
+from unweave.core.domains import Ball, Box, Normal
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.in_domain import InDomain, recover_from_samples
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.methods.in_domain import method as in_domain
+from unweave.methods.in_domain.method import InDomain, recover_from_samples
 from unweave.pipeline import identify
 
 EXACT = Precision(1e-16, 1.0, "float64")

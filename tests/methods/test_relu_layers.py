@@ -7,15 +7,15 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.certificate_relu import piecewise_linear_checks
+from unweave.certificates.kinks import piecewise_linear_checks
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.relu_layers import ReluLayers
-from unweave.methods.relu_open_weights import complete_from_answers
-from unweave.methods.relu_preactivation import PreActivation
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
-from unweave.oracles.resolve import resolve
+from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.open_weights import complete_from_answers
+from unweave.methods.relu.preactivation import PreActivation
+from unweave.models.resolve import resolve
 from unweave.probes.inquiry import open_inquiry
 from unweave.probes.planes import Planes
 

@@ -7,13 +7,13 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.domains import Ball, Box
+from unweave.core.domains import Ball, Box
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.relu_lines import ReluLines
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
-from unweave.oracles.resolve import resolve
+from unweave.methods.relu.lines import ReluLines
+from unweave.models.resolve import resolve
 
 EXACT = Precision(1e-16, 1.0, "float64")
 

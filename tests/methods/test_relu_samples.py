@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unweave import Network, Outcome, compare, learn
-from unweave.refine.streamed import parameter_errors
+from unweave.solve.streamed import parameter_errors
 
 
 def planted(d: int, m: int, seed: int, *, largest_bias: float = 1.0, activation: str = "relu") -> Network:

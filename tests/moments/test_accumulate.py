@@ -9,7 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from gaussian_rows import SIZE, draw_rows
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.moments.accumulate import accumulate
 from unweave.moments.residual import accumulate_residual, fit_quadratic
 

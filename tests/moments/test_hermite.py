@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite_e import hermeval
 
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.moments.hermite import HermiteMoments, Quadratic
 from unweave.moments.residual import accumulate_residual, fit_quadratic
 

@@ -5,11 +5,11 @@ import pytest
 
 from truth import random_network
 from unweave.algebra.symmetric import frobenius
-from unweave.errors import InputError
+from unweave.core.errors import InputError
+from unweave.core.network import Network
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensors, relu_coefficients
 from unweave.moments.risk import HermiteRisk, decode, encode
-from unweave.network import Network
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from truth import random_network
-from unweave import activations as act
-from unweave.domains import Ball
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision, measure_precision
-from unweave.oracles.python_callable import CallableOracle
+from unweave.core import activations as act
+from unweave.core.domains import Ball
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision, measure_precision
+from unweave.models.python_callable import CallableOracle
 from unweave.probes.derivatives import (
     Differences,
     choose_step,

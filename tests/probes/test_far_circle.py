@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from truth import random_network
-from unweave import activations as act
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.network import Network
 from unweave.probes.far_circle import Circle, find_crossings, random_circle
 
 RADIUS = 1e6

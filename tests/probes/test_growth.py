@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from truth import random_network
-from unweave.domains import Ball, Domain
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import measure_precision
-from unweave.oracles.resolve import resolve
+from unweave.core.domains import Ball, Domain
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import measure_precision
+from unweave.models.resolve import resolve
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from truth import random_network
-from unweave.domains import Ball
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
-from unweave.oracles.resolve import resolve
+from unweave.core.domains import Ball
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.models.resolve import resolve
 from unweave.probes.cells import measure_pieces
 from unweave.probes.inquiry import open_inquiry
 from unweave.probes.kinks import find_kinks
@@ -59,7 +59,7 @@ def test_lines_stay_inside_a_ball():
 def test_two_close_kinks_are_told_apart():
     network = random_network((4, 2, 1), "relu", 0)
     rows = np.repeat(network.weights[0][:1], 2, axis=0) + np.array([[0.0], [1e-3]])
-    from unweave.network import Network
+    from unweave.core.network import Network
 
     close = Network([rows, [[1.0, 1.5]]], [[0.3, 0.3 + 1e-6], [0.0]], network.activations)
     meter, inquiry, rng = _open(close, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unweave import activations as act
+from unweave.core import activations as act
 from unweave.probes.profile import fit_profile
 
 T = np.concatenate([[0.0], 2.0 ** np.arange(-5, 4), -(2.0 ** np.arange(-5, 4))])

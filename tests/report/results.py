@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from truth import random_network
-from unweave.certificate import Certificate
-from unweave.errors import Outcome
-from unweave.network import Network
-from unweave.oracles.ledger import Ledger
-from unweave.oracles.precision import Precision
+from unweave.certificates.certificate import Certificate
+from unweave.core.errors import Outcome
+from unweave.core.network import Network
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.precision import Precision
 from unweave.result import Identification
 
 EVIL = """<script>alert(1)</script><img src=x onerror=alert(2)>"'&{{7*7}}</style></svg>$\\frac{"""

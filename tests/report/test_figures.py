@@ -10,9 +10,9 @@ import unweave
 from report.results import certificate, result
 from truth import random_network
 from unweave import plots
-from unweave.errors import InputError, Outcome
-from unweave.network import Network
-from unweave.oracles.ledger import Ledger
+from unweave.core.errors import InputError, Outcome
+from unweave.core.network import Network
+from unweave.evidence.ledger import Ledger
 from unweave.report.canvas import to_svg
 from unweave.report.heat import MOST_CELLS, _strongest
 from unweave.report.spectra import attempts_of, spectra_of

@@ -12,8 +12,8 @@ import pytest
 import unweave
 from report.results import EVIL, certificate, hostile, result
 from truth import random_network
-from unweave.errors import ExportError, Outcome
-from unweave.oracles.ledger import Ledger
+from unweave.core.errors import ExportError, Outcome
+from unweave.evidence.ledger import Ledger
 from unweave.report import render_page
 
 VOID = {"meta", "br", "img", "hr", "link", "input", "source"}
@@ -199,7 +199,7 @@ def test_a_real_run_is_reported(tmp_path):
 
 def test_the_command_line_writes_the_page(tmp_path, capsys):
     from unweave.cli import main
-    from unweave.exports.write import export
+    from unweave.formats.write import export
 
     export(random_network((4, 3, 1), "tanh", seed=5), tmp_path / "m.npz")
     arguments = ["identify", str(tmp_path / "m.npz"), "--quiet", "--report"]

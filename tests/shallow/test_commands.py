@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unweave.cli import main
-from unweave.exports.write import load_network
+from unweave.formats.write import load_network
 
 
 @pytest.fixture

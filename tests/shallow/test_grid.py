@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from unweave import landscape
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.shallow.figure import draw_landscape
 from unweave.shallow.logistic import fit_logistic
 from unweave.shallow.trials import Cell, Recipe, draw_teacher, run_piece, trace_descent

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unweave import activations as act
-from unweave.errors import InputError
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.errors import InputError
+from unweave.core.network import Network
 from unweave.shallow.loss import ShallowLoss, check_samples, shallow_loss
 
 

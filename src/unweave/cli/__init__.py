@@ -45,7 +45,7 @@ for _name, _summary in COMMANDS.items():
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     _limit_threads()
-    from unweave.errors import UnweaveError
+    from unweave.core.errors import UnweaveError
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in tokens

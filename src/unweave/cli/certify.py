@@ -41,9 +41,9 @@ def certify(
     debug
         Show tracebacks.
     """
-    from unweave.global_minimum import certify as judge
-    from unweave.oracles.resolve import resolve_network
+    from unweave.models.resolve import resolve_network
     from unweave.shallow.data import read_samples
+    from unweave.shallow.global_minimum import certify as judge
 
     x, y = read_samples(data)
     trained = resolve_network(network, allow_pickle=allow_pickle)
@@ -52,7 +52,7 @@ def certify(
     if json is not None:
         from json import dumps
 
-        from unweave.exports.write import require_writable
+        from unweave.formats.write import require_writable
 
         require_writable(json)
         json.write_text(dumps(certificate.to_dict(), indent=2, allow_nan=False) + "\n")

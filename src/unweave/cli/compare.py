@@ -39,7 +39,7 @@ def compare(
     import numpy as np
 
     from unweave.comparison import compare as align
-    from unweave.oracles.resolve import resolve_network
+    from unweave.models.resolve import resolve_network
 
     first, second = (resolve_network(name, allow_pickle=allow_pickle) for name in (a, b))
     points = None

@@ -27,9 +27,9 @@ def demo(
         Show tracebacks.
     """
     from unweave.comparison import compare as align
+    from unweave.core.progress import StageProgress
     from unweave.demo import paper_network
     from unweave.pipeline import identify as run
-    from unweave.progress import StageProgress
 
     truth = paper_network(seed=seed)
     print(

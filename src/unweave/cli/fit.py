@@ -62,9 +62,9 @@ def fit(
         Show tracebacks.
     """
     check_targets(out, json, None)
-    from unweave.fitting import fit as run
-    from unweave.progress import StageProgress
+    from unweave.core.progress import StageProgress
     from unweave.shallow.data import read_samples
+    from unweave.shallow.fitting import fit as run
 
     x, y = read_samples(data)
     fixed: Any = output_weights
@@ -92,7 +92,7 @@ def fit(
             progress=progress,
         )
     if out is not None:
-        from unweave.exports.write import export
+        from unweave.formats.write import export
 
         export(found.network, out)
     if json is not None:

@@ -81,8 +81,8 @@ def identify(
     domain = parse_domain(radius, box)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
+    from unweave.core.progress import StageProgress
     from unweave.pipeline import identify as run
-    from unweave.progress import StageProgress
 
     with StageProgress(quiet=quiet) as progress:
         found = run(

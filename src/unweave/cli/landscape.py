@@ -69,8 +69,8 @@ def landscape(
     debug
         Show tracebacks.
     """
-    from unweave.errors import InputError
-    from unweave.exports.write import require_writable
+    from unweave.core.errors import InputError
+    from unweave.formats.write import require_writable
 
     pair = trials.lower().split("x")
     if len(pair) != 2 or not all(part.isdecimal() for part in pair):
@@ -78,7 +78,7 @@ def landscape(
     for path in (out, figure, json):
         if path is not None:
             require_writable(path)
-    from unweave.progress import StageProgress
+    from unweave.core.progress import StageProgress
     from unweave.shallow.grid import landscape as run
 
     with StageProgress(quiet=quiet) as show:
@@ -118,7 +118,7 @@ def landscape(
 
 def parse_range(text: str, option: str) -> list[int]:
     """``10``, ``8,10,12``, ``8:16`` or ``8:16:2``, both ends included."""
-    from unweave.errors import InputError
+    from unweave.core.errors import InputError
 
     try:
         if ":" not in text:

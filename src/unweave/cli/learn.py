@@ -67,8 +67,8 @@ def learn(
     check_targets(out, json, save, report)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
+    from unweave.core.progress import StageProgress
     from unweave.learning import learn as run
-    from unweave.progress import StageProgress
 
     with StageProgress(quiet=quiet, unit="rows") as progress:
         found = run(

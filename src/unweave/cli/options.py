@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def check_targets(out: Path | None, json: Path | None, save: Path | None, report: Path | None = None) -> None:
     """Refuse impossible destinations before a single query is spent."""
-    from unweave.errors import ExportError
-    from unweave.exports.write import check_target, require_writable
+    from unweave.core.errors import ExportError
+    from unweave.formats.write import check_target, require_writable
 
     if out is not None:
         check_target(out)
@@ -32,8 +32,8 @@ def check_targets(out: Path | None, json: Path | None, save: Path | None, report
 
 
 def parse_domain(radius: float | None, box: str | None) -> Any:
-    from unweave.domains import Ball, Box
-    from unweave.errors import InputError
+    from unweave.core.domains import Ball, Box
+    from unweave.core.errors import InputError
 
     if radius is not None and box is not None:
         raise InputError("--radius and --box exclude each other; give one of them")
@@ -48,7 +48,7 @@ def parse_domain(radius: float | None, box: str | None) -> Any:
 
 
 def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tuple[Any, ...] | None:
-    from unweave.errors import InputError
+    from unweave.core.errors import InputError
 
     if text is None:
         return None

@@ -54,11 +54,11 @@ def reproduce(
     debug
         Show tracebacks.
     """
-    from unweave.errors import InputError
+    from unweave.core.errors import InputError
+    from unweave.core.progress import StageProgress
     from unweave.experiments.frame import Scope
     from unweave.experiments.reproduce import PAPERS, lines_of_text
     from unweave.experiments.reproduce import reproduce as run
-    from unweave.progress import StageProgress
 
     if quick and full:
         raise InputError("--quick and --full exclude each other; give one of them")

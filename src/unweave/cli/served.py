@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 if TYPE_CHECKING:
-    from unweave.oracles.http_model import ServedModel
+    from unweave.models.http_model import ServedModel
 
 
 @Parameter(name="*", group=Group("Served models", sort_key=1))
@@ -42,9 +42,9 @@ class ServedOptions:
 
     def serve(self, model: str) -> str | ServedModel:
         """The model with these options if it is an address; options for another kind of model are refused."""
-        from unweave.errors import InputError
-        from unweave.oracles.http_model import ServedModel
-        from unweave.oracles.resolve import is_address
+        from unweave.core.errors import InputError
+        from unweave.models.http_model import ServedModel
+        from unweave.models.resolve import is_address
 
         if not is_address(model):
             if self != ServedOptions():
@@ -68,7 +68,7 @@ class ServedOptions:
 
 def _parse_header(text: str) -> tuple[str, str]:
     """Name and value of a header; what cannot be read is not repeated, it may be a secret."""
-    from unweave.errors import InputError
+    from unweave.core.errors import InputError
 
     name, colon, value = (part.strip() for part in text.partition(":"))
     if not colon or not name or not value:

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave.engine import Here, one_thread, open_engine
-from unweave.errors import InputError
+from unweave.core.engine import Here, one_thread, open_engine
+from unweave.core.errors import InputError
 
 if TYPE_CHECKING:
     from unweave.experiments.exhibits import Exhibit

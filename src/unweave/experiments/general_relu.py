@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.errors import UnweaveError
+from unweave.core.errors import UnweaveError
+from unweave.core.network import Network
 from unweave.experiments.exhibits import Entry, Exhibit
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
 from unweave.experiments.sample_figures import draw_errors
-from unweave.methods.general_relu import recover_from_moments
-from unweave.methods.general_relu_improper import learn_improper
+from unweave.methods.general_relu.improper import learn_improper
+from unweave.methods.general_relu.recover import recover_from_moments
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensors
-from unweave.network import Network
 
 FAR_BIAS = 6.0
 EXACT = "exact"

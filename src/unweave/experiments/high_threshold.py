@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.errors import UnweaveError
+from unweave.core.errors import UnweaveError
 from unweave.experiments.exhibits import Entry, Exhibit
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
+from unweave.experiments.high_threshold_stated import refine_estimate
 from unweave.experiments.sample_figures import draw_errors
-from unweave.methods.high_threshold_landscape import landscape_starts
-from unweave.methods.high_threshold_stated import refine_estimate
+from unweave.methods.high_threshold.landscape import landscape_starts
 
 NUM_UNITS = 4
 ROUNDS = {"quick": 150, "usual": 150, "full": 300}
@@ -111,7 +111,7 @@ def _landscape(cell: Cell) -> list[Measured]:
 
 def _learn(cell: Cell) -> list[Measured]:
     from unweave.learning import learn
-    from unweave.methods.high_threshold import HighThreshold
+    from unweave.methods.high_threshold.method import HighThreshold
 
     x, y, rows, _, watch = _sampled(cell)
     with watch.running():
@@ -122,7 +122,7 @@ def _learn(cell: Cell) -> list[Measured]:
 
 def _halfspaces(cell: Cell) -> list[Measured]:
     """The intersection of ``w_i.x <= t``, as stated from samples through its complement; unweave also by questions."""
-    from unweave.halfspaces import Halfspaces
+    from unweave.methods.high_threshold.halfspaces import Halfspaces
 
     d, t, watch = cell.number("d"), float(cell["t"]), Stopwatch()
     if cell["access"] == "questions":
@@ -142,7 +142,7 @@ def _halfspaces(cell: Cell) -> list[Measured]:
 
 
 def _learnt_normals(x: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
-    from unweave.halfspaces import Halfspaces
+    from unweave.methods.high_threshold.halfspaces import Halfspaces
 
     try:
         return Halfspaces.learn(x, y == 0, seed=seed).normals

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unweave import activations as act
+from unweave.core import activations as act
 from unweave.experiments.exhibits import Entry, Exhibit
 from unweave.experiments.frame import (
     AS_STATED,
@@ -30,11 +30,11 @@ from unweave.experiments.frame import (
     setting,
 )
 from unweave.experiments.landscape_figures import clean_shares, draw_losses, draw_probabilities
-from unweave.refine.gradient_descent import DescentSettings, descend_stack
-from unweave.refine.stacked import StackSettings, minimise_stack
+from unweave.shallow.gradient_descent import DescentSettings, descend_stack
 from unweave.shallow.interpolation import check_interpolation
 from unweave.shallow.logistic import fit_logistic
 from unweave.shallow.loss import ShallowLoss
+from unweave.shallow.stacked import StackSettings, minimise_stack
 from unweave.shallow.trials import GLOBAL, Recipe, draw_start, draw_teacher
 from unweave.shallow.trials import Cell as Grid
 
@@ -117,7 +117,7 @@ def _random_labels(cell: Cell) -> list[Measured]:
     grid, watch = Grid(NUM_SAMPLES, cell.number("d"), cell.number("k")), Stopwatch()
     x, y = draw_teacher(recipe, grid, cell.trial)
     if cell.column == UNWEAVE:
-        from unweave.fitting import fit
+        from unweave.shallow.fitting import fit
 
         with watch.running():
             found = fit(x, y, activation=name, width=grid.k, seed=cell.seed)

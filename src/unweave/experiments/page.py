@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unweave.errors import MissingExtra
+from unweave.core.errors import MissingExtra
 from unweave.experiments.exhibits import Entry, Exhibit, describe_setting
 from unweave.experiments.frame import Scope
 from unweave.experiments.markdown import render_markdown

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.experiments.exhibits import Exhibit, Line, describe_setting
 from unweave.experiments.frame import Cell, Paper, Results, Scope, run_cells
 from unweave.report import require_parts

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.network import Network
-from unweave.oracles.python_callable import CallableOracle
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.models.python_callable import CallableOracle
 
 SCENARIOS = ("POD/sigmoid", "POD/tanh", "sphere/sigmoid", "sphere/tanh")
 

@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave import activations as act
 from unweave.algebra.matrix_span import projection_error, span_of_squares
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
 from unweave.experiments import two_layer_printed as printed
 from unweave.experiments.exhibits import Entry, Exhibit
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
 from unweave.experiments.scenarios import SCENARIOS, Truth, entangle, squared_distances
 from unweave.experiments.two_layer_figures import draw_rates, draw_spans, draw_trajectories
-from unweave.methods.hessian_span_stated import (
+from unweave.experiments.two_layer_stated import (
     StatedOptions,
     StatedWeights,
     find_weights,
     fit_rest,
     gradient_norms,
 )
-from unweave.network import Network
-from unweave.oracles.meter import Meter
 from unweave.probes.derivatives import Differences
 
 if TYPE_CHECKING:

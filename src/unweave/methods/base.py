@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from unweave.network import Network
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 
 if TYPE_CHECKING:
-    from unweave.certificate import Certificate
-    from unweave.samples.rows import Samples
+    from unweave.certificates.certificate import Certificate
+    from unweave.evidence.rows import Samples
 
 
 @dataclass(frozen=True)

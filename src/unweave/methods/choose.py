@@ -10,21 +10,21 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass
 
-from unweave import activations as act
-from unweave.errors import InputError
+from unweave.core import activations as act
+from unweave.core.errors import InputError
 from unweave.methods.base import Method
-from unweave.methods.far_field import NEAREST
+from unweave.methods.far_field.method import NEAREST
 from unweave.probes.growth import Growth
 
 METHODS = {
-    "far-field": ("far_field", "FarField"),
-    "halfspaces": ("high_threshold_decisions", "Decisions"),
-    "hessian-pencil": ("hessian_pencil", "HessianPencil"),
-    "hessian-span": ("hessian_span", "HessianSpan"),
-    "in-domain": ("in_domain", "InDomain"),
-    "relu-lines": ("relu_lines", "ReluLines"),
-    "relu-layers": ("relu_layers", "ReluLayers"),
-    "ridge": ("ridge", "Ridge"),
+    "far-field": ("far_field.method", "FarField"),
+    "halfspaces": ("high_threshold.decisions", "Decisions"),
+    "hessian-pencil": ("hessian.pencil", "HessianPencil"),
+    "hessian-span": ("hessian.span", "HessianSpan"),
+    "in-domain": ("in_domain.method", "InDomain"),
+    "relu-lines": ("relu.lines", "ReluLines"),
+    "relu-layers": ("relu.layers", "ReluLayers"),
+    "ridge": ("ridge.method", "Ridge"),
 }
 """Every method by name: the module it lives in and its class, imported when it is chosen."""
 

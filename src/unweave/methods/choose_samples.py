@@ -12,21 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.errors import InputError
+from unweave.core import activations as act
+from unweave.core.errors import InputError
+from unweave.evidence.rows import Samples
 from unweave.methods.base import SampleMethod
-from unweave.refine.effort import Candidate, Shape, choose_widths
-from unweave.refine.forms import Form
-from unweave.refine.levenberg_marquardt import Settings, fit_layout
-from unweave.refine.standard import Standard
-from unweave.refine.starts import draw_start
-from unweave.refine.student import Student
-from unweave.samples.rows import Samples
+from unweave.solve.levenberg_marquardt import Settings, fit_layout
+from unweave.students.effort import Candidate, Shape, choose_widths
+from unweave.students.forms import Form
+from unweave.students.standard import Standard
+from unweave.students.starts import draw_start
+from unweave.students.student import Student
 
 SAMPLE_METHODS = {
-    "high-threshold": ("high_threshold", "HighThreshold"),
-    "relu-samples": ("relu_samples", "ReluSamples"),
-    "in-domain": ("smooth_samples", "SmoothSamples"),
+    "high-threshold": ("high_threshold.method", "HighThreshold"),
+    "relu-samples": ("rows.relu", "ReluSamples"),
+    "in-domain": ("rows.smooth", "SmoothSamples"),
 }
 """Every method by name: the module it lives in and its class, imported when it is chosen."""
 

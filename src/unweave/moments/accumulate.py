@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from unweave.engine import one_thread, open_engine
-from unweave.errors import InputError
+from unweave.core.engine import one_thread, open_engine
+from unweave.core.errors import InputError
+from unweave.evidence.sources import ParquetSource, ShardedSource, Source, open_file, open_source
 from unweave.moments.hermite import HermiteMoments, Quadratic
-from unweave.samples.sources import ParquetSource, ShardedSource, Source, open_file, open_source
 
 Chunk = tuple[np.ndarray, np.ndarray]
 Piece = Callable[[], Iterable[Chunk]]

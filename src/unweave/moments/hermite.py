@@ -20,7 +20,7 @@ import numpy as np
 from numpy.polynomial.hermite_e import herme2poly
 
 from unweave.algebra.symmetric import multi_indices, multiplicities, packed_length, positions, unpack
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.moments.power_sums import PowerSums
 
 

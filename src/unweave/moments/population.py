@@ -14,8 +14,8 @@ import numpy as np
 from scipy.special import ndtr
 
 from unweave.algebra.symmetric import powers
-from unweave.errors import InputError
-from unweave.network import Network
+from unweave.core.errors import InputError
+from unweave.core.network import Network
 
 
 @dataclass(frozen=True)

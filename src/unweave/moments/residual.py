@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from unweave.algebra.symmetric import multi_indices, packed_length, positions, unpack
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.moments.accumulate import Chunk, accumulate
 from unweave.moments.hermite import HermiteMoments, Quadratic
 

@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 
 Scheme = Literal["forward", "central", "richardson"]
 _ORDER = {"forward": 1, "central": 2, "richardson": 4}

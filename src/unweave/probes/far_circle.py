@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unweave import activations as act
+from unweave.core import activations as act
 
 Ask = Callable[[np.ndarray], np.ndarray]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave import activations as act
+from unweave.core import activations as act
 from unweave.probes.far_circle import Ask, Circle, Crossing, find_crossings, relocate
 
 NUM_TRIAL_STEPS = 4

@@ -10,9 +10,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from unweave.errors import OracleError
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.core.errors import OracleError
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 
 RADIUS = 1e6
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 
 
 class Model(Protocol):

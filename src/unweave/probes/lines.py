@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave.domains import Domain
+from unweave.core.domains import Domain
 
 FAR = 1e5
 """How far out, in units of the line's own scale, a line through an unbounded domain is followed."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.oracles.meter import Meter
-from unweave.oracles.precision import Precision
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 
 
 def is_piecewise_linear(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.network import Network
-from unweave.refine.levenberg_marquardt import Settings, fit_network
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.solve.levenberg_marquardt import Settings, fit_network
 
 NUM_REFINED = 12
 """How many grid points are refined: every fifth of the best."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from unweave.errors import MissingExtra
+from unweave.core.errors import MissingExtra
 from unweave.report.page import render_page, write_page
 
 __all__ = ["render_page", "require_parts", "write_page"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.report.canvas import BLUE, MUTED, TEAL, add_axes, in_house_style, new_figure, short
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.errors import InputError
+from unweave.core.errors import InputError
 from unweave.report.canvas import (
     BLUE,
     INK,

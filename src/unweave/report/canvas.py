@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from unweave.errors import MissingExtra
+from unweave.core.errors import MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

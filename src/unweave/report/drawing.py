@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.errors import InputError
-from unweave.network import UNKNOWN
+from unweave.core.errors import InputError
+from unweave.core.network import UNKNOWN
 from unweave.report.canvas import BLUE, GRID, INK, MUTED, ORANGE, PAPER, add_axes, in_house_style, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from unweave.network import Network
+    from unweave.core.network import Network
     from unweave.result import Identification
 
 MOST_UNITS = 9
@@ -64,7 +64,7 @@ def network(found: Identification | Network) -> Figure:
 
 def network_of(found: Identification | Network) -> Network:
     """The network of a result, or the reason why there is nothing to draw."""
-    from unweave.network import Network
+    from unweave.core.network import Network
 
     if isinstance(found, Network):
         return found

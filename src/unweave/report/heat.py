@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from unweave.comparison import Comparison
-    from unweave.network import Network
+    from unweave.core.network import Network
     from unweave.result import Identification
 
 MOST_CELLS = (96, 128)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unweave.citations import bibtex
-from unweave.errors import InputError, MissingExtra, Outcome
+from unweave.core.errors import InputError, MissingExtra, Outcome
 from unweave.report import account, agreement, drawing, heat, spectra, words
 from unweave.report.canvas import to_svg
 from unweave.report.repeat import command, python_call

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from unweave.errors import Outcome
+from unweave.core.errors import Outcome
 from unweave.result import unseen_symmetries
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from unweave.errors import InputError
-from unweave.samples.sources import open_file
+from unweave.core.errors import InputError
+from unweave.evidence.sources import open_file
 
 
 def read_samples(path: Path) -> tuple[np.ndarray, np.ndarray]:

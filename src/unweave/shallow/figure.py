@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from unweave.errors import ExportError
+from unweave.core.errors import ExportError
 from unweave.report.canvas import in_house_style
 from unweave.report.landscape import landscape
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from unweave.engine import Here, one_thread, open_engine
-from unweave.errors import InputError
+from unweave.core.engine import Here, one_thread, open_engine
+from unweave.core.errors import InputError
 from unweave.shallow.logistic import LogisticFit, fit_logistic
 from unweave.shallow.trials import Cell, Recipe, Run, run_piece
 

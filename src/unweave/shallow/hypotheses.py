@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.algebra.symmetric_forms import design, num_forms
-from unweave.network import Network
-from unweave.refine.lanczos import LeastCurvature
+from unweave.core.network import Network
 from unweave.shallow.checks import Check, Theorem
 from unweave.shallow.interpolation import derivative_bounds
+from unweave.shallow.lanczos import LeastCurvature
 from unweave.shallow.loss import LocalLoss
 
 LARGEST_SVD = 4_000_000

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unweave.activations import Activation
+from unweave.core.activations import Activation
 from unweave.shallow.loss import LocalLoss
 
 ROUNDING = 2.0**-52

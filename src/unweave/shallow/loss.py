@@ -13,10 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.activations import Activation
-from unweave.errors import InputError
-from unweave.network import Network
+from unweave.core import activations as act
+from unweave.core.activations import Activation
+from unweave.core.errors import InputError
+from unweave.core.network import Network
 
 
 @dataclass(frozen=True, eq=False)

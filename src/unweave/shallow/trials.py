@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from unweave import activations as act
-from unweave.errors import InputError
-from unweave.refine import gradient_descent, stacked, trust_region
+from unweave.core import activations as act
+from unweave.core.errors import InputError
+from unweave.shallow import gradient_descent, stacked, trust_region
 from unweave.shallow.interpolation import check_interpolation
 from unweave.shallow.loss import ShallowLoss
 

@@ -1,0 +1,1 @@
+"""What was checked after a network was found, on answers that no fit has seen."""

@@ -1,0 +1,1 @@
+"""What everything else speaks of: networks, activations, domains, oracles, outcomes."""

@@ -1,0 +1,165 @@
+"""Where questions may be asked: a ball, a box, a Gaussian cloud, or everywhere.
+
+A domain answers three things: which points it contains (enforced at the oracle), how to draw fresh points
+from it (certificates), and how far out it reaches (which method applies).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from unweave.core.errors import InputError
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """A set of admissible inputs with a natural distribution on it."""
+
+    def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
+        """Which rows of ``x`` (n, d) may be asked, as n booleans; ``slack`` is a relative rounding error."""
+        ...
+
+    def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
+        """Random points of the domain."""
+        ...
+
+    def edge(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
+        """Random points on the boundary of the domain, or far out where there is none."""
+        ...
+
+    def reach(self, input_size: int) -> float:
+        """The largest radius of a ball around the origin inside the domain; ``inf`` if unbounded."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ball:
+    """All x with ``|x - centre| <= radius``. Points are drawn with a radius density proportional to r."""
+
+    radius: float
+    centre: np.ndarray | None = field(default=None, compare=False)
+
+    def __post_init__(self):
+        if not (np.isfinite(self.radius) and self.radius > 0):
+            raise InputError(f"Ball(radius={self.radius}): the radius must be a positive finite number")
+
+    def contains(self, x, slack=1e-12):
+        offset = x - self._middle(x.shape[1])
+        largest = self.radius + (0.0 if self.centre is None else np.linalg.norm(self.centre))
+        return np.linalg.norm(offset, axis=1) <= self.radius + slack * largest
+
+    def sample(self, num_points, input_size, rng):
+        radii = self.radius * np.sqrt(rng.uniform(size=(num_points, 1)))
+        return self._shift(radii * _unit_rows(num_points, input_size, rng))
+
+    def edge(self, num_points, input_size, rng):
+        return self._shift(self.radius * _unit_rows(num_points, input_size, rng))
+
+    def reach(self, input_size):
+        distance = 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
+        return max(self.radius - distance, 0.0)
+
+    def _shift(self, x):
+        return x + self._middle(x.shape[1])
+
+    def _middle(self, input_size: int) -> np.ndarray | float:
+        if self.centre is not None and np.shape(self.centre) != (input_size,):
+            raise InputError(
+                f"Ball(centre): give {input_size} numbers, not an array of shape {np.shape(self.centre)}"
+            )
+        return 0.0 if self.centre is None else np.asarray(self.centre, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class Box:
+    """All x with ``low <= x <= high``, coordinate by coordinate (numbers or arrays). Points are uniform."""
+
+    low: float | np.ndarray
+    high: float | np.ndarray
+
+    def __post_init__(self):
+        low, high = np.asarray(self.low, float), np.asarray(self.high, float)
+        if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low < high)):
+            raise InputError("Box(low, high): every low must be finite and below its high")
+
+    def contains(self, x, slack=1e-12):
+        low, high = self._bounds(x.shape[1])
+        room = slack * np.maximum(np.abs(low), np.abs(high))
+        return np.all((x >= low - room) & (x <= high + room), axis=1)
+
+    def sample(self, num_points, input_size, rng):
+        low, high = self._bounds(input_size)
+        return rng.uniform(low, high, size=(num_points, input_size))
+
+    def edge(self, num_points, input_size, rng):
+        x = self.sample(num_points, input_size, rng)
+        low, high = self._bounds(input_size)
+        column = rng.integers(input_size, size=num_points)
+        side = np.where(rng.uniform(size=num_points) < 0.5, low[column], high[column])
+        x[np.arange(num_points), column] = side
+        return x
+
+    def reach(self, input_size):
+        return max(float(min(np.min(np.asarray(self.high)), np.min(-np.asarray(self.low)))), 0.0)
+
+    def _bounds(self, input_size: int) -> tuple[np.ndarray, np.ndarray]:
+        try:
+            return np.broadcast_to(self.low, input_size), np.broadcast_to(self.high, input_size)
+        except ValueError as error:
+            raise InputError(
+                f"Box(low, high): give one number or {input_size} numbers for low and for high, "
+                f"not {np.size(self.low)} and {np.size(self.high)}"
+            ) from error
+
+
+@dataclass(frozen=True)
+class Normal:
+    """Everything, seen through a Gaussian: points are drawn from N(mean, scale^2), none is refused.
+
+    Methods that stay inside the data take the Gaussian's own spread as their range.
+    """
+
+    scale: float | np.ndarray = 1.0
+    mean: float | np.ndarray = 0.0
+
+    def contains(self, x, slack=1e-12):
+        return np.ones(len(x), dtype=bool)
+
+    def sample(self, num_points, input_size, rng):
+        return self.mean + self.scale * rng.standard_normal((num_points, input_size))
+
+    def edge(self, num_points, input_size, rng):
+        directions = _unit_rows(num_points, input_size, rng)
+        return self.mean + 2 * np.sqrt(input_size) * self.scale * directions
+
+    def reach(self, input_size):
+        return float(2 * np.sqrt(input_size) * np.min(self.scale))
+
+
+@dataclass(frozen=True)
+class Everywhere:
+    """No limits: any finite input may be asked."""
+
+    def contains(self, x, slack=1e-12):
+        return np.ones(len(x), dtype=bool)
+
+    def sample(self, num_points, input_size, rng):
+        """Half standard normal, half spread over radii from 1 to 1e4."""
+        half = num_points // 2
+        near = rng.standard_normal((half, input_size))
+        radii = 10 ** rng.uniform(0, 4, size=(num_points - half, 1))
+        return np.concatenate([near, radii * _unit_rows(num_points - half, input_size, rng)])
+
+    def edge(self, num_points, input_size, rng):
+        return 1e5 * _unit_rows(num_points, input_size, rng)
+
+    def reach(self, input_size):
+        return float("inf")
+
+
+def _unit_rows(num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
+    x = rng.standard_normal((num_points, input_size))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)

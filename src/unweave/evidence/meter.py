@@ -1,0 +1,248 @@
+"""The meter: every question to a model passes here.
+
+It checks shapes and the domain, answers repeated questions from memory (no answer is paid for twice),
+charges the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later
+stages fit. With a journal, answers that an earlier run has paid for are replayed, new ones are on disk before
+they are used, and a few replayed ones are asked again to see that the model is still the same.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from unweave.core.domains import Domain, Everywhere
+from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, UnweaveError
+from unweave.core.oracle import AnswersInPieces, Oracle
+from unweave.evidence.journal import Journal
+from unweave.evidence.ledger import Ledger
+
+Progress = Callable[[str, int, int | None], None]
+
+
+class Meter:
+    """An oracle with a ledger, a domain and a memory.
+
+    ``progress(stage, spent, budget)`` is told of every batch. Without ``remember`` nothing is kept: a question asked
+    twice is paid twice, and there is no transcript.
+    """
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        *,
+        domain: Domain | None = None,
+        budget: int | None = None,
+        progress: Progress | None = None,
+        batch_size: int = 65_536,
+        journal: Journal | None = None,
+        remember: bool = True,
+    ):
+        self.oracle = oracle
+        self.domain: Domain = Everywhere() if domain is None else domain
+        self.ledger = Ledger(budget)
+        self._progress = progress
+        self._batch_size = batch_size
+        self._remember = remember
+        self._stage = "queries"
+        self._since: float | None = None
+        self._index: dict[bytes, int] = {}
+        self._x: list[np.ndarray] = []
+        self._y: list[np.ndarray] = []
+        self._stages: list[str] = []
+        self.warnings: list[str] = []
+        """What the verdict must say about the journal."""
+        self._journal = journal
+        self._replayed: list[int] = []
+        self._level: tuple[float, float] | None = None
+        self._seam_checked = False
+        if journal is not None:
+            self.ledger.waiting = len(journal) + journal.num_extras
+
+    @property
+    def input_size(self) -> int:
+        return self.oracle.input_size
+
+    @property
+    def output_size(self) -> int:
+        return self.oracle.output_size
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Charge the questions asked inside to ``name``."""
+        outer, inside = self._stage, self._since is not None
+        self._clock()
+        self._stage, self._since = name, time.monotonic()
+        self._report()
+        try:
+            yield
+        finally:
+            self._clock()
+            self._stage = outer
+            self._since = self._since if inside else None
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        """The inputs as the model will see them: rounded to float32 for a float32 model."""
+        x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
+        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x
+
+    def ask(self, x: np.ndarray) -> np.ndarray:
+        """Answers (n, outputs) to the rows of ``x``; only rows never asked before are charged and sent."""
+        x = self.snap(x)
+        if x.ndim != 2 or x.shape[1] != self.input_size:
+            raise InputError(f"expected questions of shape (n, {self.input_size}), got {x.shape}")
+        if not np.all(np.isfinite(x)):
+            raise InputError("a question contains NaN or infinity")
+        # A float32 model rounds its inputs, and may carry a point of the boundary across it.
+        inside = self.domain.contains(x, 2.0**-23 if self.oracle.dtype == "float32" else 1e-12)
+        if not np.all(inside):
+            raise OutsideDomain(
+                f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
+            )
+        if not self._remember:
+            self.ledger.charge(self._stage, len(x), 0)
+            return np.concatenate(list(self._send(x)))
+        keys = [row.tobytes() for row in np.ascontiguousarray(x)]
+        fresh: dict[bytes, int] = {}
+        for i, key in enumerate(keys):
+            if key not in self._index and key not in fresh:
+                fresh[key] = i
+        rows = list(fresh.values())
+        stored = {} if self._journal is None else self._journal.recall(fresh)
+        self.ledger.charge(self._stage, len(rows), len(stored))
+        for start in range(0, len(rows), self._batch_size):
+            batch = x[rows[start : start + self._batch_size]]
+            answers = self._answer(batch, stored)
+            for row, answer in zip(batch, answers, strict=True):
+                key = row.tobytes()
+                if key in stored:
+                    self._replayed.append(len(self._x))
+                self._index[key] = len(self._x)
+                self._x.append(row)
+                self._y.append(answer)
+                self._stages.append(self._stage)
+            self._report()
+        return np.array([self._y[self._index[key]] for key in keys]).reshape(len(x), self.output_size)
+
+    def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
+        """Every question asked so far with its answer, or those of the named stages."""
+        chosen = [i for i, s in enumerate(self._stages) if not stages or s in stages]
+        x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
+        return x, np.array([self._y[i] for i in chosen]).reshape(len(chosen), self.output_size)
+
+    def charge_probes(self, num_probes: int) -> None:
+        """Charge what was asked before there was a meter, in this run and in earlier ones of the journal."""
+        if self._journal is not None:
+            earlier = self._journal.num_extras
+            self._journal.charge("shape", num_probes)
+            if earlier:
+                self.ledger.charge_overhead("earlier runs", earlier, earlier)
+        if num_probes:
+            self.ledger.charge("shape", num_probes, opening=True)
+
+    def check_replayed(self, noise: float, scale: float) -> None:
+        """Ask a few of the replayed questions again: has the model changed since their answers were stored?
+
+        ``noise`` and ``scale`` are the measured error and spread of the answers. The last replayed questions
+        are asked again as well, when the first new one comes up.
+        """
+        self._level = noise, scale
+        if self._journal is not None and self._replayed:
+            if self._journal.model != self.oracle.name:
+                self.warnings.append(f"the journal was begun with {self._journal.model}")
+            chosen = np.linspace(0, len(self._replayed) - 1, num=4).astype(int)
+            self._spot_check([self._replayed[i] for i in np.unique(chosen)])
+
+    def _spot_check(self, chosen: list[int]) -> None:
+        assert self._journal is not None
+        assert self._level is not None
+        ledger = self.ledger
+        if ledger.unpaid < len(chosen):
+            self.warnings.append("the journal was not checked against the model: the budget is spent")
+            return
+        with self.stage("spot check"):
+            ledger.charge_overhead("spot check", len(chosen))
+            self._journal.charge("spot check", len(chosen))
+            x, before = np.array([self._x[i] for i in chosen]), np.array([self._y[i] for i in chosen])
+            now = np.concatenate(list(self._send(x)))
+        noise, scale = self._level
+        far = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(self.input_size)
+        size = np.abs(before)
+        allowed = 30 * noise * (1 + size / max(scale, 1e-300) + far) + 1e-9 * size
+        if np.any(np.abs(now - before) > allowed):
+            raise JournalError(
+                f"{self.oracle.name} no longer answers as {self._journal.path} says "
+                f"(a change of {np.max(np.abs(now - before)):.1e} on {len(x)} points); the model has changed: "
+                f"name another journal, or delete this one to begin anew"
+            )
+
+    def _answer(self, batch: np.ndarray, stored: dict[bytes, np.ndarray]) -> np.ndarray:
+        """Answers to new questions: those in ``stored``, and the model's, each on disk before it is used."""
+        if self._journal is None:
+            return np.concatenate(list(self._send(batch)))
+        keys = [row.tobytes() for row in batch]
+        answers = np.array([stored.get(key, np.full(self.output_size, np.nan)) for key in keys])
+        live = np.array([i for i, key in enumerate(keys) if key not in stored], dtype=int)
+        if len(live) and self._replayed and self._level is not None and not self._seam_checked:
+            self._seam_checked = True
+            self._spot_check(self._replayed[-2:])
+        done = 0
+        for piece in self._send(batch[live]) if len(live) else ():
+            rows = live[done : done + len(piece)]
+            self._journal.record(self._stage, [keys[i] for i in rows], piece)
+            answers[rows] = piece
+            done += len(piece)
+        return answers
+
+    def _send(self, batch: np.ndarray) -> Iterator[np.ndarray]:
+        """The model's answers, piece by piece, each checked."""
+        done = 0
+        for piece in self._pieces(batch):
+            if (
+                piece.ndim != 2
+                or piece.shape[1] != self.output_size
+                or not 0 < len(piece) <= len(batch) - done
+            ):
+                raise OracleError(
+                    f"{self.oracle.name} answered with shape {piece.shape}; "
+                    f"expected {(len(batch), self.output_size)}"
+                )
+            if not np.all(np.isfinite(piece)):
+                bad = int((~np.isfinite(piece)).any(axis=1).sum())
+                raise OracleError(
+                    f"{self.oracle.name} answered NaN or infinity to {bad} of {len(piece)} questions; "
+                    f"restrict the domain (--radius, smaller than now)"
+                )
+            done += len(piece)
+            yield piece
+        if done != len(batch):
+            raise OracleError(f"{self.oracle.name} answered {done} of {len(batch)} questions")
+
+    def _pieces(self, batch: np.ndarray) -> Iterator[np.ndarray]:
+        """Whatever the model answers; its failures become ours."""
+        try:
+            if isinstance(self.oracle, AnswersInPieces):
+                yield from self.oracle.answer_in_pieces(batch)
+            else:
+                yield np.asarray(self.oracle(batch), dtype=np.float64)
+        except UnweaveError:
+            raise
+        except Exception as error:
+            raise OracleError(
+                f"{self.oracle.name} failed on a batch of shape {batch.shape}: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+
+    def _clock(self) -> None:
+        """Put the time since the last change of stage on the present one's account."""
+        now = time.monotonic()
+        if self._since is not None:
+            self.ledger.seconds[self._stage] = self.ledger.seconds.get(self._stage, 0.0) + now - self._since
+            self._since = now
+
+    def _report(self) -> None:
+        if self._progress is not None:
+            self._progress(self._stage, self.ledger.total, self.ledger.budget)

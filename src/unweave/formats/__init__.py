@@ -1,0 +1,1 @@
+"""Networks as files and as models of other frameworks."""

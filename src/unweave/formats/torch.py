@@ -1,0 +1,77 @@
+"""The network as a torch ``nn.Sequential`` in float64: Linear layers and activation modules."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+
+from unweave.core.errors import ExportError, MissingExtra
+from unweave.core.network import Network
+from unweave.formats.check import require_same
+
+
+def to_torch(network: Network) -> Any:
+    """An ``nn.Sequential`` that computes the network in float64, checked on probe points."""
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("torch", "torch") from error
+    modules = []
+    for w, b, name in zip(network.weights, network.biases, network.activations, strict=True):
+        linear = torch.nn.Linear(w.shape[1], w.shape[0], dtype=torch.float64)
+        with torch.no_grad():
+            linear.weight.copy_(torch.from_numpy(np.array(w)))
+            linear.bias.copy_(torch.from_numpy(np.array(b)))
+        modules.append(linear)
+        if name != "identity":
+            modules.append(_activation_module(torch, name))
+    model = torch.nn.Sequential(*modules).eval()
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return model(torch.from_numpy(np.ascontiguousarray(x))).numpy()
+
+    require_same(network, evaluate, "the torch module")
+    return model
+
+
+def _activation_module(torch: Any, name: str) -> Any:
+    nn = torch.nn
+    match = re.fullmatch(r"([a-z_]+)(?:\((.+)\))?", name)
+    kind, parameter = (match[1], float(match[2] or 1.0)) if match else (name, 1.0)
+    if kind == "leaky_relu":
+        return nn.LeakyReLU(parameter)
+    if kind == "elu":
+        return nn.ELU(parameter)
+    if kind == "softplus":
+        # beyond the threshold torch returns z itself: exp(-40) is below rounding, its default exp(-20) is not
+        return nn.Softplus(parameter, threshold=40)
+    if kind == "gelu":
+        return nn.GELU()
+    if kind == "gelu_tanh":
+        return nn.GELU(approximate="tanh")
+    plain = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "silu": nn.SiLU}
+    if kind in plain:
+        return plain[kind]()
+    formulas = {
+        "erf": torch.erf,
+        "exp": torch.exp,
+        "quadratic": torch.square,
+        "step": lambda z: (z > 0).to(z.dtype),
+    }
+    if kind not in formulas:
+        raise ExportError(f"activation {name!r} has no torch form; export to .safetensors instead")
+    formula = formulas[kind]
+
+    class Elementwise(nn.Module):
+        """One of the activations torch has no module for."""
+
+        def forward(self, z: Any) -> Any:
+            return formula(z)
+
+        def extra_repr(self) -> str:
+            return kind
+
+    return Elementwise()

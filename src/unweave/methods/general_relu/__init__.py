@@ -1,0 +1,1 @@
+"""Relu units from Hermite tensors (Awasthi, Tang and Vijayaraghavan 2021)."""

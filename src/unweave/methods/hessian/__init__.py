@@ -1,0 +1,1 @@
+"""Smooth networks from second derivatives (Fornasier, Klock and Rauchensteiner 2019)."""

@@ -1,0 +1,231 @@
+"""Hessian pencil: one hidden layer of at most as many units as inputs, from two Hessians.
+
+``Hess f(x) = A' D(x) A`` with the rows of A and a diagonal D(x), so for two points ``Hess f(x1) Hess f(x2)^-1 =
+A' D(x1) D(x2)^-1 A'^-1``: its eigenvectors are the rows, whenever they are independent and no two units have the
+same ratio of curvatures (Theorem 2 of Fornasier, Klock and Rauchensteiner 2019 whitens a whole span of Hessians
+instead; Jennrich's algorithm for tensors is the same idea). With fewer units than inputs everything happens in
+the directions in which the answers vary. Given the directions, slopes, shifts and outgoing weights are three
+numbers a unit; least squares finds them on ordinary points, then all parameters.
+
+Two Hessians cost twice the square of the number of units, the fit one and a half answers a parameter: about four
+questions a parameter where the span takes twenty, and no search over widths. Accuracy is lost with the condition
+of the rows, which the final fit makes good. More units than inputs, or a second hidden layer, give complex
+eigenvalues or a poor fit: then it says so.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.core import activations as act
+from unweave.evidence.meter import Meter
+from unweave.methods.base import Finding, Problem
+from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
+from unweave.methods.hessian.span_shallow import fit_shallow
+from unweave.solve.levenberg_marquardt import Settings, minimise, spread_of
+from unweave.students.forms import Form
+
+MOST_DIRECTIONS = 400
+"""Two Hessians in so many directions cost 320,000 questions, and the final fit 200 GB."""
+MOST_COMPLEX = 0.4
+"""Share of complex eigenvalues from which on the two Hessians have no common form."""
+NUM_PENCILS = 3
+"""Pairs of Hessians asked for, the second and third only when the fit from the one before came near."""
+NEAR = 0.2
+"""Relative residual of slopes, shifts and outgoing weights from which the fit of all parameters may start."""
+
+
+class HessianPencil:
+    """See the module's docstring. ``time_limit`` in seconds, checked between steps."""
+
+    name = "hessian-pencil"
+
+    def __init__(self, time_limit: float = 600.0, samples_per_parameter: float = 1.5):
+        self.time_limit = time_limit
+        self.samples_per_parameter = samples_per_parameter
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """The network, or why two Hessians did not give it."""
+        smooth = smooth_activations(problem)
+        if not smooth:
+            return Finding(None, FLAT)
+        if problem.precision.relative > 1e-12:
+            return Finding(None, "the answers are too coarse for two Hessians; use method='in-domain'")
+        width = meter.input_size if problem.hidden is None else sum(problem.hidden[:1])
+        if (problem.hidden is not None and len(problem.hidden) > 1) or width > meter.input_size:
+            return Finding(None, "two Hessians serve one hidden layer of at most as many units as inputs")
+        least = 2 * meter.input_size * width
+        if meter.ledger.left < least:
+            return Finding(None, f"two Hessians take {least:,} queries, which the budget does not leave")
+        return _Run(meter, problem, smooth, deadline=time.monotonic() + self.time_limit).recover(
+            self.samples_per_parameter
+        )
+
+
+@dataclass
+class _Run(HessianProbe):
+    deadline: float = float("inf")
+
+    def recover(self, samples_per_parameter: float) -> Finding:
+        self.measure_length()
+        basis = self.active_directions()
+        if basis.shape[1] > MOST_DIRECTIONS:
+            return self._nothing(f"{basis.shape[1]} active directions are too many for Hessians")
+        hessians = self.hessians(self.inner_points(2), basis)
+        x, y = np.zeros((0, self.size)), np.zeros((0, self.meter.output_size))
+        finding = Finding(None)
+        for attempt in range(NUM_PENCILS):
+            if attempt:
+                hessians = np.concatenate([hessians, self.hessians(self.inner_points(1), basis)])
+            vectors = self._read_pencil(hessians, attempt)
+            if vectors is None:
+                reason = "two Hessians have no common form: more units than inputs, or several hidden layers"
+                return self._nothing(f"{reason}; use method='in-domain'")
+            finding, x, y = self._fit(vectors @ basis.T, x, y, samples_per_parameter)
+            is_near = min(finding.alternatives.values()) < NEAR
+            if finding.network is not None or not is_near or time.monotonic() > self.deadline:
+                break
+        return finding
+
+    def _read_pencil(self, hessians: np.ndarray, num_more: int) -> np.ndarray | None:
+        """Unit vectors (m, k) along the rows, from Hessians (n, outputs, k, k); None without a common form.
+
+        ``num_more`` is added to the rank that the spectrum shows: a unit of little curvature may hide below it.
+        """
+        matrices = hessians.reshape(-1, *hessians.shape[2:])
+        pair = matrices
+        if len(matrices) > 2:
+            pair = np.einsum("rn,npq->rpq", self.rng.standard_normal((2, len(matrices))), matrices)
+        size = hessians.shape[-1]
+        floor = 10 * self.differences(size).error(2, self.problem.precision, self.length)
+        frame, spectrum, _ = np.linalg.svd(np.concatenate(list(matrices), axis=1), full_matrices=False)
+        hidden = self.problem.hidden
+        rank = min(_rank(spectrum, floor) + num_more, size) if hidden is None else min(hidden[0], size)
+        self.keep("hessian_spectrum", spectrum, rank)
+        values, vectors = eigen_pencil(*(frame[:, :rank].T @ pair @ frame[:, :rank]))
+        if np.sum(np.iscomplex(values)) > MOST_COMPLEX * rank:
+            return None
+        rows = np.real(vectors).T @ frame[:, :rank].T
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def _fit(
+        self, rows: np.ndarray, x: np.ndarray, y: np.ndarray, samples_per_parameter: float
+    ) -> tuple[Finding, np.ndarray, np.ndarray]:
+        """Everything else from answers at ordinary points, bought where missing; the activation by its residual."""
+        num_outputs = self.meter.output_size
+        num_parameters = len(rows) * (self.size + 1 + num_outputs) + num_outputs
+        num_parameters += self.size * num_outputs if any(Form.of(a).skips for a in self.activations) else 0
+        count = int(samples_per_parameter * num_parameters / num_outputs) + 20
+        few = min(count, 30 * len(rows) + 3 * self.size)
+        x, y = self._more(x, y, few)
+        scalars = {a: fit_scalars(x[:few], y[:few], rows, a, self.deadline) for a in self.activations}
+        alternatives = {name: found.rms for name, found in scalars.items()}
+        leading = min(alternatives, key=lambda name: alternatives[name])
+        self.details["rows"] = rows
+        if alternatives[leading] > NEAR:
+            reason = (
+                f"units along the {len(rows)} directions of two Hessians leave {alternatives[leading]:.0%}"
+            )
+            return self._nothing(f"{reason}; use method='in-domain'", alternatives), x, y
+        x, y = self._more(x, y, count)
+        sigmoid = act.get(leading).name == "sigmoid"  # fit_shallow takes its own arguments, not those of tanh
+        slopes, shifts = (
+            (2.0 if sigmoid else 1.0) * a for a in (scalars[leading].slopes, scalars[leading].shifts)
+        )
+        noise = self.problem.precision.noise
+        fit = fit_shallow(x, y, slopes[:, None] * rows, shifts, leading, noise=noise, deadline=self.deadline)
+        if fit.network is None:
+            reason = (
+                f"{len(rows)} directions were found but the fit of all parameters stopped at {fit.rms:.1e}"
+            )
+            return self._nothing(f"{reason}; use method='in-domain'", alternatives), x, y
+        finding = Finding(
+            fit.network, undetermined=fit.undetermined, alternatives=alternatives, details=self.details
+        )
+        return finding, x, y
+
+    def _more(self, x: np.ndarray, y: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """At least ``count`` points with answers, near and further out where the domain has no end."""
+        missing = max(count - len(x), 0)
+        parts = [
+            self.points(n, s * self.unit) for n, s in ((missing // 2, 1.0), (missing - missing // 2, 2.0))
+        ]
+        fresh = self.meter.snap(np.concatenate(parts))
+        with self.meter.stage("reconstruction"):
+            answers = self.meter.ask(fresh)
+        order = self.rng.permutation(missing)
+        return np.concatenate([x, fresh[order]]), np.concatenate([y, answers[order]])
+
+    def _nothing(self, reason: str, alternatives: dict[str, float] | None = None) -> Finding:
+        return Finding(None, reason, alternatives=alternatives or {}, details=self.details)
+
+
+def eigen_pencil(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues and eigenvectors (columns) of ``first second^-1`` for symmetric matrices."""
+    return np.linalg.eig(np.linalg.solve(second, first).T)
+
+
+def _rank(spectrum: np.ndarray, floor: float) -> int:
+    """Where a spectrum ends in its floor, by the largest fall into it; full when it never does."""
+    below = np.flatnonzero(spectrum < 3 * floor * spectrum[0])
+    if not len(below):
+        return len(spectrum)
+    start = max(int(below[0]) - 3, 1)
+    falls = spectrum[start - 1 : -1] / np.maximum(spectrum[start:], 1e-300)
+    best = int(np.argmax(falls))
+    return start + best if falls[best] > 30 else len(spectrum)
+
+
+@dataclass(frozen=True)
+class Scalars:
+    """Slope and shift of every unit, with the relative residual of the best outgoing weights."""
+
+    slopes: np.ndarray
+    shifts: np.ndarray
+    rms: float
+
+
+def fit_scalars(x: np.ndarray, y: np.ndarray, rows: np.ndarray, activation: str, deadline: float) -> Scalars:
+    """Slopes, shifts and outgoing weights of units along known unit ``rows``, by least squares on (x, y).
+
+    Units are those of the form in which the activation is fitted (``students.forms``), so signs play no part.
+    """
+    form = Form.of(activation)
+    t = x @ rows.T
+    (n, m), num_outputs = t.shape, y.shape[1]
+    ones = np.ones((n, 1))
+    linear = np.hstack([x, ones]) if form.skips else ones
+
+    def parts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return t * p[:m] + p[m : 2 * m], p[2 * m :].reshape(m + linear.shape[1], num_outputs)
+
+    def residual(p: np.ndarray) -> np.ndarray:
+        z, top = parts(p)
+        return (form.unit(z) @ top[:m] + linear @ top[m:] - y).ravel()
+
+    def linearise(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        z, top = parts(p)
+        values, firsts = form.unit(z), form.unit.first(z, np)
+        bends = firsts[:, None, :] * top[:m].T[None]  # (n, outputs, m)
+        features = np.hstack([values, linear])
+        tops = np.einsum("nf,oq->nofq", features, np.eye(num_outputs)).reshape(n, num_outputs, -1)
+        jacobian = np.concatenate([bends * t[:, None, :], bends, tops], axis=2)
+        found = features @ top - y
+        return found.ravel(), jacobian.reshape(n * num_outputs, -1)
+
+    best: Scalars | None = None
+    settings = Settings(target=1e-12, max_steps=60, stall_steps=25, deadline=deadline)
+    for size in (1.0, 2.5, 0.4):
+        slopes = size * form.unit.scale / np.std(t, axis=0)
+        top = np.linalg.lstsq(np.hstack([form.unit(t * slopes), linear]), y, rcond=1e-10)[0]
+        start = np.concatenate([slopes, np.zeros(m), top.ravel()])
+        found = minimise(residual, linearise, start, scale=spread_of(y), settings=settings)
+        if best is None or found.rms < best.rms:
+            best = Scalars(found.parameters[:m], found.parameters[m : 2 * m], found.rms)
+        if best.rms < NEAR / 4:
+            break
+    assert best is not None
+    return best

@@ -1,0 +1,1 @@
+"""The lowest layer under high thresholds, and halfspaces (Goel and Panigrahy 2019)."""

@@ -1,0 +1,202 @@
+"""Sigmoid units under an unknown polynomial: directions from moments, then variable projection.
+
+``f(x) = P(sigmoid(w_1.x + b_1), ..., sigmoid(w_m.x + b_m))`` with P of degree one in each unit: a constant, the units
+and their products in pairs. For given units the coefficients of P are a linear least-squares problem, so only the
+units are searched: Levenberg-Marquardt on what P cannot explain (variable projection in Kaufman's form). Starts are the
+directions of T_2 and T_3 with slopes and thresholds from a small grid. With exact answers the fit ends at rounding.
+
+Each unit's sign cannot be known when P is free: ``sigmoid(-s) = 1 - sigmoid(s)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from unweave.certificates.certificate import CONFIDENCE, Certificate
+from unweave.core.network import Network
+from unweave.methods.base import Finding
+from unweave.methods.high_threshold.starts import find_starts
+from unweave.moments.hermite import HermiteMoments
+from unweave.moments.residual import accumulate_residual
+
+SLOPES, THRESHOLDS = (1.0, 2.0, 4.0), (2.0, 1.0, 3.0)
+EXACT = 1e-9
+MOST_ROWS = 8000
+
+
+@dataclass(frozen=True)
+class PairPolynomial:
+    """``P(h) = c_0 + sum c_i h_i + sum_{i<j} c_ij h_i h_j``, coefficients in that order."""
+
+    coefficients: np.ndarray
+    num_units: int
+
+    def __call__(self, h: np.ndarray) -> np.ndarray:
+        return pair_basis(h) @ self.coefficients
+
+    def slopes(self, h: np.ndarray) -> np.ndarray:
+        """The derivative in each unit, (n, m)."""
+        m = self.num_units
+        mixed = np.zeros((m, m))
+        mixed[np.triu_indices(m, 1)] = self.coefficients[1 + m :]
+        return self.coefficients[1 : 1 + m] + h @ (mixed + mixed.T)
+
+
+@dataclass(frozen=True)
+class SigmoidFit:
+    """Units and the polynomial above them, with the residual relative to the spread of y."""
+
+    weights: np.ndarray
+    biases: np.ndarray
+    top: PairPolynomial
+    residual: float
+
+
+def pair_basis(h: np.ndarray) -> np.ndarray:
+    """Columns 1, h_i, h_i h_j (i < j)."""
+    left, right = np.triu_indices(h.shape[1], 1)
+    return np.column_stack([np.ones(len(h)), h, h[:, left] * h[:, right]])
+
+
+def fit_sigmoid_units(
+    x: np.ndarray, y: np.ndarray, weights: np.ndarray, biases: np.ndarray, *, max_steps: int = 200
+) -> SigmoidFit:
+    """Levenberg-Marquardt over the units with the polynomial projected out."""
+    m, d = weights.shape
+    rows = np.column_stack([x, np.ones(len(x))])
+    units = np.column_stack([weights, biases])
+    spread = max(float(np.std(y)), 1e-300)
+    top, residual, q = _project(rows, y, units)
+    damping, cost = 1e-3, float(residual @ residual)
+    for _ in range(max_steps):
+        h = expit(rows @ units.T)
+        pull = top.slopes(h) * h * (1 - h)
+        jacobian = (pull[:, :, None] * rows[:, None, :]).reshape(len(x), -1)
+        jacobian -= q @ (q.T @ jacobian)
+        scale = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-12)
+        jacobian /= scale
+        gram, right = jacobian.T @ jacobian, jacobian.T @ residual
+        before = cost
+        for _ in range(12):
+            step = np.linalg.solve(gram + damping * np.eye(len(gram)), right) / scale
+            trial = units + step.reshape(m, d + 1)
+            trial_top, trial_residual, trial_q = _project(rows, y, trial)
+            trial_cost = float(trial_residual @ trial_residual)
+            if trial_cost < cost:
+                units, top, residual, q, cost = trial, trial_top, trial_residual, trial_q, trial_cost
+                damping = max(damping / 5, 1e-14)
+                break
+            damping *= 4
+        if not cost < before * (1 - 1e-6) or np.sqrt(cost / len(x)) < 1e-15 * spread:
+            break
+    return SigmoidFit(units[:, :d], units[:, d], top, float(np.sqrt(cost / len(x))) / spread)
+
+
+def recover_sigmoid_units(
+    x: np.ndarray,
+    y: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    num_units: int | None = None,
+    max_tries: int = 3,
+) -> Finding:
+    """Units and polynomial from rows; an open network whose upper part is the polynomial found."""
+    moments = accumulate_residual((x, y), order=3)
+    count = min(num_units or _num_units(moments, y), x.shape[1])
+    if not count:
+        return Finding(None, "no direction stands out of the noise of T_2; give more rows")
+    some = rng.permutation(len(x))[: min(MOST_ROWS, max(3000, 12 * count * (x.shape[1] + 1 + count)))]
+    xs, ys = x[some], y[some]
+    directions = find_starts(moments, count, rng)
+    best: SigmoidFit | None = None
+    for attempt in range(max_tries):
+        fit = _fit_from(xs, ys, directions)
+        if best is None or fit.residual < best.residual:
+            best = fit
+        if best.residual < EXACT:
+            break
+        turn = 0.2 * (1 + attempt) * rng.standard_normal(directions.shape) / np.sqrt(x.shape[1])
+        directions = _unit(find_starts(moments, count, rng) + turn)
+    assert best is not None
+    details = {"standard_errors": np.full(count, best.residual), "coefficients": best.top.coefficients}
+    if best.residual > 1e-3:
+        reason = (
+            f"{count} sigmoid units under products of pairs leave {best.residual:.1e} of the spread; another number "
+            "of units or more rows may help"
+        )
+        return Finding(None, reason, details=details)
+    order = np.argsort(-np.linalg.norm(best.weights, axis=1))
+    m = len(order)
+    top = _reordered(best.top, order)
+    network = Network([best.weights[order]], [best.biases[order]], ["sigmoid"], top)
+    warnings = (f"each of the {m} units' signs is a choice: sigmoid(-s) = 1 - sigmoid(s)",)
+    return Finding(network, "", warnings, (), {}, details)
+
+
+def certify_sigmoid_units(finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate:
+    """The open network, whose upper part is the fitted polynomial, against held-out rows."""
+    assert finding.network is not None
+    errors = np.abs(finding.network(x)[:, 0] - y) / max(float(np.std(y)), 1e-300)
+    return Certificate(
+        max_relative_error=float(np.max(errors, initial=0.0)),
+        rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
+        num_points=len(x),
+        tolerance=EXACT,
+        fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(len(x), 1)),
+        num_needed=10,
+    )
+
+
+def _fit_from(x, y, directions) -> SigmoidFit:
+    """The best of the grid of slopes and thresholds after a few steps, followed to the end."""
+    trials = []
+    rows = max(1000, 3 * directions.size + 3 * len(directions) ** 2)
+    for slope in SLOPES:
+        for threshold in THRESHOLDS:
+            biases = np.full(len(directions), -slope * threshold)
+            trials.append(fit_sigmoid_units(x[:rows], y[:rows], slope * directions, biases, max_steps=8))
+    trials.sort(key=lambda fit: fit.residual)
+    best = trials[0]
+    for start in trials[:3]:
+        fit = fit_sigmoid_units(x[: 2 * rows], y[: 2 * rows], start.weights, start.biases)
+        if fit.residual < 1e-6:
+            fit = fit_sigmoid_units(x, y, fit.weights, fit.biases, max_steps=20)
+        best = fit if fit.residual < best.residual else best
+        if best.residual < EXACT:
+            break
+    return best
+
+
+def _project(rows, y, units) -> tuple[PairPolynomial, np.ndarray, np.ndarray]:
+    """The best polynomial for these units, what it leaves of y, and an orthonormal basis of what it can explain."""
+    basis = pair_basis(expit(rows @ units.T))
+    scale = np.maximum(np.linalg.norm(basis, axis=0), 1e-300)
+    q, r = np.linalg.qr(basis / scale)
+    shares = q.T @ y
+    if np.min(np.abs(np.diag(r))) > 1e-12:
+        coefficients = np.linalg.solve(r, shares)
+    else:
+        coefficients = np.linalg.lstsq(r, shares, rcond=1e-13)[0]
+    return PairPolynomial(coefficients / scale, len(units)), y - q @ shares, q
+
+
+def _num_units(moments: HermiteMoments, y: np.ndarray) -> int:
+    values = np.linalg.eigvalsh(moments.tensor(2))
+    noise = 2 * float(np.std(y)) * np.sqrt(moments.input_size / moments.count)
+    return int(np.sum(np.abs(values) > 1.5 * noise))
+
+
+def _reordered(top: PairPolynomial, order: np.ndarray) -> PairPolynomial:
+    m = top.num_units
+    mixed = np.zeros((m, m))
+    mixed[np.triu_indices(m, 1)] = top.coefficients[1 + m :]
+    mixed = (mixed + mixed.T)[np.ix_(order, order)]
+    linear = top.coefficients[1 : 1 + m][order]
+    return PairPolynomial(np.concatenate([top.coefficients[:1], linear, mixed[np.triu_indices(m, 1)]]), m)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -1,0 +1,272 @@
+"""Two hidden layers of relu units, exactly, from queries: first-layer planes, then the second layer unit by unit.
+
+First-layer planes are those that explain kinks on several lines. Every other kink belongs to a second-layer unit,
+whose pre-activation is a sum of ridges over these planes: its weights are read off the kink's gradient or measured
+where its zero set crosses a plane. The output layer is then linear in what is known, and the orientation of the
+second layer follows from signs as in one hidden layer. Assumes exact answers; widths need not be known; a weight
+whose plane the unit's zero set never crosses on the active side cannot be observed and is named. Of a deeper network
+the first hidden layer is returned, open above (``relu_open``).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.core.errors import BudgetSpent
+from unweave.evidence.meter import Meter
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.audit import audit, known_breaks
+from unweave.methods.relu.crossings import measure_crossings
+from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
+from unweave.methods.relu.open import describe_planes
+from unweave.methods.relu.open_weights import complete_from_answers
+from unweave.methods.relu.preactivation import (
+    PreActivation,
+    absorb,
+    complete_weights,
+    explains,
+    read_active_weights,
+    start_unit,
+)
+from unweave.methods.relu.stack import Stack, fit_stack, orient_first_layer
+from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
+from unweave.probes.kinks import Kinks, find_kinks
+from unweave.probes.lines import draw_lines, line_through
+from unweave.probes.planes import Planes, measure_planes
+
+UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
+
+
+HOPELESS = 0.9
+"""Where this share of fresh points contradicts the stack twice in a row, a first-layer plane is missing."""
+
+
+@dataclass(frozen=True)
+class ReluLayers:
+    """``method="relu-layers"``."""
+
+    name: str = "relu-layers"
+    max_rounds: int = 6
+    max_seconds: float = 180.0
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Find both hidden layers and the output layer."""
+        deadline = time.monotonic() + self.max_seconds
+        finding = Finding(None, reason=UNTRACED)
+        for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
+            first = None
+            try:
+                rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
+                with meter.stage("lines"):
+                    inquiry = open_inquiry(meter, problem.precision, rng)
+                first = find_first_layer(inquiry, rng, num_lines=num_lines)
+                if not len(first.planes) or not len(first.deeper):
+                    continue
+                with meter.stage("first layer"):
+                    first = sharpen_first_layer(inquiry, first, rng)
+                finding = self._attempt(inquiry, first, rng, deadline)
+            except BudgetSpent as spent:  # a first layer that is known stays so
+                if first is not None:
+                    return describe_planes(inquiry, first, str(spent), rng)
+                if finding.network is None:
+                    raise
+                return finding
+            if finding.network is not None:
+                return finding
+            finding = describe_planes(inquiry, first, finding.reason, rng)
+            if time.monotonic() > deadline:
+                break
+        return finding
+
+    def _attempt(
+        self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator, deadline: float
+    ) -> Finding:
+        second = SecondLayer([], np.zeros(len(first.planes)))
+        second = self._add_units(inquiry, first, first.deeper, second, rng)
+        if not second.units or not _mostly_complete(second.units):
+            return Finding(None, reason=UNTRACED)
+        stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+        wrong, num_hopeless = 1.0, 0
+        for _ in range(self.max_rounds):
+            if time.monotonic() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
+                break
+            complete_from_answers(inquiry, first.planes, second.units, second.orientation)
+            complete = second.complete()
+            if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
+                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)
+            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng)
+            if not wrong:
+                return stack.finding(0.0)
+            num_hopeless = num_hopeless + 1 if wrong > HOPELESS else 0
+            second = self._add_units(inquiry, first, kinks, second, rng)
+            stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+        return stack.finding(wrong)
+
+    def _add_units(
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        kinks: Planes,
+        second: SecondLayer,
+        rng: np.random.Generator,
+    ) -> SecondLayer:
+        """The second layer with the units behind ``kinks`` added, less those that do not show where they should."""
+        planes, units, orientation = first.planes, second.units, second.orientation
+        for _ in range(3):
+            open_kinks = [
+                i
+                for i in range(len(kinks))
+                if not any(absorb(unit, planes, kinks.take([i])) for unit in units)
+            ]
+            kinks = kinks.take(open_kinks)
+            with inquiry.meter.stage("second layer"):
+                if _independent(planes):
+                    units, orientation = read_active_weights(planes, kinks, units, orientation)
+                    measure_crossings(inquiry, planes, units, rng)
+                else:
+                    units = self._trace_units(inquiry, planes, kinks, units, rng)
+                    orientation = orient_first_layer(planes, units)
+            orientation = np.where(orientation == 0, orient_first_layer(planes, units), orientation)
+            for unit in units:
+                complete_weights(unit, planes, orientation)
+            units = _distinct(units, planes)
+            found, predicted, left = audit(units, planes, first.lines, first.kinks)
+            units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
+            if not any(len(k.positions) for k in left) or not _mostly_complete(units):
+                break
+            with inquiry.meter.stage("second layer"):
+                kinks, _ = measure_planes(inquiry, first.lines, left, rng)
+        return SecondLayer(units, orientation)
+
+    def _trace_units(
+        self,
+        inquiry: Inquiry,
+        planes: Planes,
+        kinks: Planes,
+        units: list[PreActivation],
+        rng: np.random.Generator,
+    ) -> list[PreActivation]:
+        """One unit after the other from the kinks that those before do not explain."""
+        num_before, num_incomplete = len(units), 0
+        for i in np.argsort(kinks.errors):
+            kink = kinks.take([i])
+            if any(explains(unit, planes, kink) or absorb(unit, planes, kink) for unit in units):
+                continue
+            units = [*units, start_unit(planes, kink)]
+            measure_crossings(inquiry, planes, units, rng, start=len(units) - 1)
+            num_incomplete += not units[-1].known.all()
+            if (
+                num_incomplete > 3 + len(units) // 2
+            ):  # zero sets that are no ridge sums: units of a third layer
+                break
+        if 0 < num_incomplete <= 3:
+            measure_crossings(inquiry, planes, units, rng, start=num_before)
+        return units
+
+    def _look_for_more(
+        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator
+    ) -> tuple[float, Planes]:
+        """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
+        domain, d = inquiry.meter.domain, inquiry.input_size
+        residual = inquiry.against(stack)
+        with inquiry.meter.stage("fresh points"):
+            x = _spread_points(
+                inquiry, first, second.orientation, max(300, min(600, 30 * len(first.planes))), rng
+            )
+            miss, bars = residual.ask(x)
+            size = np.max(np.abs(miss), axis=1)
+            allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
+            wrong, right = x[size > allowed], x[size <= allowed]
+            if len(wrong):
+                starts = wrong[rng.integers(len(wrong), size=4)]
+                goals = right[rng.integers(len(right), size=4)] if len(right) else rng.standard_normal((4, d))
+                lines = line_through(domain, starts, goals)
+                kinks = find_kinks(residual, lines)
+            else:
+                lines = draw_lines(domain, 8, d, rng)
+                kinks = find_kinks(residual, lines, num_nodes=12)
+        if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
+            return 0.0, first.deeper.take([])
+        with inquiry.meter.stage("second layer"):
+            open_kinks = []
+            for line, found in enumerate(kinks):
+                borders = known_breaks(second.units, first, lines, line)
+                apart = np.array([np.min(np.abs(borders - t), initial=np.inf) for t in found.positions])
+                near = 1e-7 * (np.abs(found.positions) + lines.scale[line])
+                fresh = np.flatnonzero(apart > near) if len(apart) else np.zeros(0, dtype=int)
+                open_kinks.append(
+                    Kinks(
+                        found.positions[fresh],
+                        found.jumps[fresh],
+                        np.sort(np.concatenate([found.unresolved, borders])),
+                        found.asked,
+                        found.answers,
+                    )
+                )
+            fresh_planes, _ = measure_planes(inquiry, lines, open_kinks, rng)
+        return max(len(wrong) / len(x), 1e-6), fresh_planes
+
+
+@dataclass(frozen=True)
+class SecondLayer:
+    """Second-layer units and the orientation of the first layer, 0 where it is not known."""
+
+    units: list[PreActivation]
+    orientation: np.ndarray
+
+    def complete(self) -> SecondLayer:
+        """The units all of whose weights are known."""
+        return SecondLayer([unit for unit in self.units if unit.known.all()], self.orientation)
+
+
+def _spread_points(
+    inquiry: Inquiry, first: FirstLayer, orientation: np.ndarray, num_points: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Fresh points of the domain; in an unbounded one also at the scale of the planes, and in rare patterns.
+
+    A unit may be active only where one or two first-layer units dominate: for the rare patterns first-layer
+    arguments are drawn, mostly negative with a few large ones, and points that come near them are asked.
+    """
+    domain, d, planes = inquiry.meter.domain, inquiry.input_size, first.planes
+    x = domain.sample(num_points, d, rng)
+    if not np.isinf(domain.reach(d)):
+        return x
+    third = num_points // 3
+    scale = 1 + np.median(np.abs(planes.offsets))
+    x[:third] = 1.5 * scale * rng.standard_normal((third, d))
+    active = rng.uniform(size=(third, len(planes))) < rng.uniform(0, 0.7, size=(third, 1))
+    arguments = np.where(active, 1.0, -1.0) * np.exp(1.5 * rng.standard_normal((third, len(planes))))
+    sides = np.where(orientation == 0, 1.0, orientation)
+    x[third : 2 * third] = (scale * arguments * sides - planes.offsets) @ np.linalg.pinv(planes.normals).T
+    return x
+
+
+def _mostly_complete(units: list[PreActivation]) -> bool:
+    """Whether most units have all their weights; zero sets of a third layer are no ridge sums and stay incomplete."""
+    return sum(bool(unit.known.all()) for unit in units) >= len(units) / 2
+
+
+def _independent(planes: Planes) -> bool:
+    """Whether coefficients in the planes' normals are unique and well-conditioned."""
+    if len(planes) > planes.normals.shape[1]:
+        return False
+    return bool(np.linalg.cond(planes.normals) < 1e4)
+
+
+def _distinct(units: list[PreActivation], planes: Planes) -> list[PreActivation]:
+    """Units that turned out to be the same once more of their weights were known, once each."""
+    kept: list[PreActivation] = []
+    for unit in sorted(units, key=lambda u: -int(u.known.sum())):
+        kink = Planes(
+            unit.gradient[None] / np.linalg.norm(unit.gradient),
+            np.zeros(1),
+            np.linalg.norm(unit.gradient) * unit.output[None],
+            np.zeros(1),
+            unit.point[None],
+        )
+        if not any(explains(other, planes, kink) for other in kept):
+            kept.append(unit)
+    return kept

@@ -1,0 +1,123 @@
+"""One hidden layer of (leaky) relu units, exactly, from its kinks along lines.
+
+A random line crosses the hyperplane of every unit once; across it the gradient jumps by the unit's output weights
+times its row (cryptanalytic extraction; Carlini, Jagielski, Mironov, CRYPTO 2020). What the found bends do not
+explain is looked for on fresh lines until nothing is left. Which side each unit is active on is invisible
+locally: it follows from the affine part, ``beta = sum_i s_i c_i w_i / 2`` with s_i = +-1, when this has one solution.
+Assumes exact answers (float64 or float32) to chosen questions; widths need not be known. In a bounded domain units
+whose plane does not meet it look linear.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.algebra.signs import needs_lattice
+from unweave.evidence.meter import Meter
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.ridges import RidgeSum, add_planes, distinct_planes, fit_affine_part
+from unweave.methods.relu.rough import find_ridges_roughly
+from unweave.methods.relu.search import find_ridges, sharpen
+from unweave.methods.relu.sides import orient_units
+from unweave.probes.cells import Pieces
+from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
+from unweave.probes.kinks import find_kinks
+from unweave.probes.lines import draw_lines
+from unweave.probes.planes import measure_planes
+
+DEEPER = (
+    "kinks remain that no hyperplane explains: the model has more than one hidden layer of relu units, or is not "
+    "piecewise linear; try method='relu-layers'"
+)
+
+
+@dataclass(frozen=True)
+class ReluLines:
+    """``method="relu-lines"``."""
+
+    name: str = "relu-lines"
+    max_rounds: int = 12
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Find every unit of one hidden layer, its side and the output layer."""
+        rng = problem.rng(41)
+        with meter.stage("lines"):
+            inquiry = open_inquiry(meter, problem.precision, rng)
+        if inquiry.coarse:
+            ridges, pieces, fits = find_ridges_roughly(inquiry, rng)
+            if not fits:
+                return Finding(
+                    None,
+                    reason="answers are too rough to tell all kinks apart; ask a float64 version of the model, or the "
+                    "model has more than one hidden layer",
+                )
+        else:
+            with meter.stage("lines"):
+                ridges, pieces = find_ridges(inquiry, rng)
+            if looks_deeper(inquiry, ridges, meter):
+                return Finding(None, reason=DEEPER)
+            with meter.stage("remeasured units"):
+                ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
+        with meter.stage("unexplained kinks"):
+            ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
+        if not clean:
+            return Finding(None, reason=DEEPER)
+        if needs_lattice(len(ridges.planes), ridges.gradient.size):
+            with meter.stage("remeasured units"):
+                ridges, pieces = sharpen(
+                    inquiry, ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
+                )
+        return orient_units(ridges, inquiry, problem)
+
+    def _explain(
+        self, inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator
+    ) -> tuple[RidgeSum, Pieces, bool]:
+        """Add what fresh lines and points show to be missing until they show nothing."""
+        domain, d = inquiry.meter.domain, inquiry.input_size
+        bounded = _bounded(inquiry.meter)
+        num_lines, num_points, num_clean = (12, 200, 2) if bounded else (2, 20, 1)
+        for _ in range(self.max_rounds):
+            residual = inquiry.against(model)
+            x = np.concatenate([domain.sample(num_points, d, rng), domain.edge(num_points // 2, d, rng)])
+            miss, bars = residual.ask(x)
+            wrong = x[np.max(np.abs(miss), axis=1) > SAFETY * bars]
+            lines = draw_lines(domain, num_lines, d, rng, through=_some(wrong, num_lines, rng))
+            kinks = find_kinks(residual, lines)
+            if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
+                num_clean -= 1
+                if num_clean == 0:
+                    return model, pieces, True
+                continue
+            num_kinks = sum(len(k.positions) for k in kinks)
+            if not (bounded or inquiry.coarse) and num_kinks > len(lines) * max(3, len(model.planes) // 4):
+                return model, pieces, False
+            missing, _ = measure_planes(residual, lines, kinks, rng)
+            missing = distinct_planes(missing)
+            before = len(model.planes)
+            planes = add_planes(model.planes, missing)
+            model = fit_affine_part(planes, pieces)
+            if before > 2 and len(planes) > 3 * before + 20:
+                return model, pieces, False
+            model, pieces = sharpen(inquiry, model, pieces, rng)
+        return model, pieces, False
+
+
+def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:
+    """Whether the planes of one line, which crosses all of an unbounded domain's, fail at every point asked off it."""
+    if _bounded(meter):
+        return False
+    x, answers = meter.transcript("lines")
+    x, answers = x[:8], answers[:8]
+    size = np.max(np.abs(answers), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
+    return bool(np.all(np.max(np.abs(model(x) - answers), axis=1) > 1e-6 * size))
+
+
+def _bounded(meter: Meter) -> bool:
+    return not bool(np.all(meter.domain.contains(1e7 * np.eye(meter.input_size))))
+
+
+def _some(points: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray | None:
+    """``count`` of the points, with repetition where there are fewer; None when there are none."""
+    return points[rng.integers(len(points), size=count)] if len(points) else None

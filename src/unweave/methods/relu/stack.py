@@ -1,0 +1,215 @@
+"""Second-layer units put together: orientations, output layer, and the network.
+
+With features ``h_i = relu(first layer)`` and pre-activations ``z_l = B_l . h + a_l`` known up to orientation,
+``f - sum_l c_l |z_l| / 2`` is affine in h; its coefficients are ``sum_l s_l c_l B_l / 2`` plus whatever units are
+always active contribute, and the signs s_l follow as in one hidden layer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.algebra.signs import SignSolution, solve_signs
+from unweave.core.network import Network
+from unweave.methods.base import Finding
+from unweave.methods.relu.preactivation import PreActivation
+from unweave.methods.relu.refine import refine_network
+from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.probes.planes import Planes
+
+NOT_TWO = (
+    "two hidden layers do not explain some points: a unit is too rare to be traced, or the network is deeper"
+)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A two-layer network and what is left open about it."""
+
+    network: Network
+    misfit: float
+    """Median misfit on the questions asked so far, in error bars."""
+    accuracy: float = 0.0
+    """Error to expect of the network's answers, for inputs of unit size."""
+    always_on: int = 0
+    undetermined: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    details: dict = field(default_factory=dict)
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.network(x)
+
+    def error(self, x: np.ndarray) -> np.ndarray:
+        return self.accuracy * (1 + np.linalg.norm(x, axis=1))
+
+    def finding(self, share_wrong: float) -> Finding:
+        """The network, unless more than 2 % of fresh points contradict it; fewer are named as not determined."""
+        clean = share_wrong == 0
+        rare = (
+            () if clean else (f"layer 2: a unit active at {share_wrong:.1%} of the fresh points, not traced",)
+        )
+        return Finding(
+            self.network if share_wrong < 0.02 else None,
+            reason="" if clean else NOT_TWO,
+            warnings=self.warnings,
+            undetermined=self.undetermined + rare,
+            details=self.details,
+        )
+
+
+def orient_first_layer(planes: Planes, units: list[PreActivation]) -> np.ndarray:
+    """The side each first-layer unit is active on, from the affine parts of completely known units.
+
+    ``z = sum_i B_i relu(s_i u_i) + a`` has the affine part ``sum_i B_i s_i n_i / 2``.
+    """
+    rows, rights = [], []
+    for unit in units:
+        if unit.known.all():
+            bends = unit.weights[:, None] * planes.normals / 2
+            rows.append(bends.T)
+            rights.append(unit.gradient - unit.sides @ bends)
+    if not rows:
+        return np.zeros(len(planes))
+    solution = np.linalg.lstsq(np.concatenate(rows), np.concatenate(rights), rcond=None)[0]
+    return np.where(np.abs(np.abs(solution) - 1) < 0.3, np.sign(solution), 0.0)
+
+
+def fit_stack(
+    inquiry: Inquiry,
+    planes: Planes,
+    units: list[PreActivation],
+    orientation: np.ndarray,
+    max_points: int = 4000,
+) -> Stack:
+    """The network with these planes and units whose output layer fits the questions asked so far."""
+    units = [u for u in units if np.any(u.known & (np.abs(u.weights) > 1e-9 * np.linalg.norm(u.gradient)))]
+    orientation = np.where(orientation == 0, 1.0, orientation)
+    rows, offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
+    second = np.array([np.where(u.known, u.weights, 0.0) for u in units]).reshape(len(units), len(planes))
+    outputs = np.array([u.output for u in units]).reshape(len(units), inquiry.output_size)
+    points = np.array([u.point for u in units]).reshape(len(units), inquiry.input_size)
+    biases = -np.einsum("lm,lm->l", second, np.maximum(points @ rows.T + offsets, 0.0))
+    x, answers = inquiry.meter.transcript()
+    everything = x, answers, inquiry.bars(x, answers)
+    if len(x) > max_points:
+        chosen = np.linspace(0, len(x) - 1, max_points).astype(int)
+        x, answers = x[chosen], answers[chosen]
+    bars = inquiry.bars(x, answers)
+    features = np.maximum(x @ rows.T + offsets, 0.0)
+    bent = np.abs(features @ second.T + biases) @ (outputs / 2)
+    solution, misfit, spread = _robust_fit(np.hstack([features, np.ones((len(x), 1))]), answers - bent, bars)
+    tilt, constant = solution[:-1], solution[-1]
+    vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), tilt.size)
+    found, error = _tolerant_signs(vectors, tilt.ravel(), spread)
+    warnings: tuple[str, ...] = ()
+    open_signs: tuple[str, ...] = ()
+    if found.signs is not None:
+        signs, rest = found.signs, np.zeros_like(tilt)
+        open_signs = tuple(
+            f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined)
+        )
+    else:
+        signs, rest = _signs_with_rest(vectors, tilt, error)
+        warnings = ("layer 2 contains units that are always active: only their sum is visible",)
+    size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
+    used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)
+    network = _assemble(
+        rows[used], offsets[used], signs, second[:, used], biases, outputs, constant, rest[used]
+    )
+    open_weights = tuple(
+        f"layer 2, unit {i}: weight of first-layer unit {j}"
+        for i, u in enumerate(units)
+        for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
+    )
+    network = refine_network(network, *everything)
+    num_rest = len(network.weights[1]) - len(units)
+    open_rest = tuple(
+        f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum"
+        for i in range(num_rest)
+    )
+    return Stack(
+        network,
+        misfit,
+        accuracy=1e-10 * (inquiry.slope + float(np.max(np.abs(constant)))),
+        always_on=num_rest,
+        undetermined=open_signs + open_weights + open_rest,
+        warnings=warnings,
+    )
+
+
+def _tolerant_signs(vectors: np.ndarray, target: np.ndarray, spread: float) -> tuple[SignSolution, float]:
+    """Signs at the tightest tolerance that gives any; the weights may be wrong in later digits before refinement."""
+    size = float(np.max(np.abs(vectors), initial=1e-300))
+    for relative in (1e-9, 1e-7, 1e-5):
+        found = solve_signs(vectors, target, SAFETY * max(spread, relative * size))
+        if found.signs is not None:
+            break
+    return found, SAFETY * max(spread, 1e-8 * size)
+
+
+def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tuple[np.ndarray, float, float]:
+    """Least absolute deviations by reweighting: a minority of points that something unknown disturbs does no harm."""
+    weights = 1 / bars
+    solution = np.zeros((design.shape[1], right.shape[1]))
+    sizes = np.ones(len(design))
+    for _ in range(30):
+        scaled = weights / np.sqrt(sizes)
+        solution = np.linalg.lstsq(design * scaled[:, None], right * scaled[:, None], rcond=1e-13)[0]
+        misses = np.max(np.abs(design @ solution - right), axis=1) * weights
+        sizes = np.maximum(misses, 1.0)
+    misfit = float(np.median(misses))
+    good = misses <= 10 * max(misfit, 1.0)
+    spread = float(np.sqrt(np.linalg.norm(np.linalg.pinv(design[good] * weights[good, None]), 2) ** 2)) * max(
+        misfit, 1.0
+    )
+    return solution, misfit, spread
+
+
+def _signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
+    """Signs for which what is left could come from units that are always active: weights of one sign an output."""
+    num = len(vectors)
+    best, best_score = np.ones(num), np.inf
+    if 0 < num <= 16:
+        codes = 1.0 - 2.0 * ((np.arange(1 << num)[:, None] >> np.arange(num)) & 1)
+        for chunk in np.array_split(codes, max(1, len(codes) // 1024)):
+            rest = (tilt.ravel() - chunk @ vectors).reshape(len(chunk), *tilt.shape)
+            mixed = np.minimum(np.sum(np.maximum(rest, 0), axis=1), np.sum(np.maximum(-rest, 0), axis=1)).sum(
+                axis=1
+            )
+            total = np.sum(np.abs(rest), axis=(1, 2))
+            score = mixed + 1e-6 * total
+            if score.min() < best_score:
+                best, best_score = chunk[int(np.argmin(score))], float(score.min())
+    elif num:
+        best = np.where(np.linalg.lstsq(vectors.T, tilt.ravel(), rcond=None)[0] < 0, -1.0, 1.0)
+    rest = (tilt.ravel() - best @ vectors).reshape(tilt.shape)
+    return best, np.where(np.abs(rest) > error, rest, 0.0)
+
+
+def _assemble(rows, offsets, signs, second, biases, outputs, constant, rest) -> Network:
+    """Units oriented by their signs; a rest linear in the first layer's features as always-active units or pairs."""
+    weights2, biases2, columns = [signs[:, None] * second], [signs * biases], [outputs.T]
+    # c |z|/2 + s c z/2 = c relu(s z), and the fitted affine part already contains s c (z - a)/2
+    constant = constant - (signs * biases / 2) @ outputs
+    for k in range(rest.shape[1]):
+        column = rest[:, k]
+        if not np.any(column):
+            continue
+        unit = np.zeros((rest.shape[1], 1))
+        unit[k] = 1.0
+        if np.all(column >= 0) or np.all(column <= 0):
+            sign = 1.0 if np.all(column >= 0) else -1.0
+            weights2.append(sign * column[None])
+            biases2.append(np.zeros(1))
+            columns.append(sign * unit)
+        else:
+            weights2.append(np.stack([column, -column]))
+            biases2.append(np.zeros(2))
+            columns.append(np.hstack([unit, -unit]))
+    return Network(
+        [rows, np.concatenate(weights2), np.hstack(columns)],
+        [offsets, np.concatenate(biases2), constant],
+        ["relu", "relu", "identity"],
+    )

@@ -1,0 +1,1 @@
+"""Networks from recorded rows."""

@@ -1,0 +1,373 @@
+"""One hidden layer of (leaky) relu units from rows (x, f(x)) alone, exact or noisy, width unknown.
+
+Recovers ``f(x) = c_0 + sum_i c_i relu(w_i.x + b_i)``, several outputs and more units than inputs included, from
+recorded rows (Awasthi, Tang and Vijayaraghavan 2021 for Gaussian inputs; no theorem covers the fit below, which needs
+no distribution: it is judged by rows it has not seen). Stages:
+
+1. a student without signs, wider than the truth, is fitted and repaired until it explains the rows to rounding, or to
+   a level that wider ones do not lower (``relu_samples_search``);
+2. units are removed as long as the residual allows it (optimal brain surgeon): the least width that explains the rows;
+3. the affine part says on which side each unit is active, ``beta = sum_i s_i c_i w_i / 2`` (``relu_sides``): a linear
+   solve, or an enumeration of signs; where several choices give the same function (dependent weights), that is said;
+4. exact rows: least squares to the last digit. Noisy rows: Gauss-Newton on every row, read as a stream, which
+   reaches the Cramer-Rao bound; the level is confirmed by a second, independent fit and by a test that nothing is
+   left in the residuals.
+
+Units whose kink no row straddles look linear or absent, and cannot be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unweave.core.network import Network
+from unweave.evidence.rows import Samples
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.polish import refit_ridges
+from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.sides import assemble, orient_ridges
+from unweave.methods.rows.relu_moments import kinks_from_moments, moments_pay
+from unweave.methods.rows.relu_noise import Opinion, agree, looks_white
+from unweave.methods.rows.relu_search import EXACT, Effort, KinkFit, KinkSearch
+from unweave.methods.rows.relu_signs import likeliest_signs
+from unweave.probes.planes import Planes
+from unweave.solve.layout import Layout
+from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout
+from unweave.solve.polish import polish
+from unweave.solve.streamed import fit_streamed
+from unweave.students.prune import prune
+from unweave.students.standard import Standard
+from unweave.students.student import narrow_down
+
+SAFETY = 6.0
+ROUNDING = 4 * 2.0**-52
+MOST_ENTRIES = 20_000_000
+"""Entries of the largest Jacobian held in memory."""
+DOUBTFUL = "doubt"
+MOST_DOUBTS = 3
+"""Noise levels that were not confirmed after which the search ends."""
+NUM_OPINIONS = 4
+"""Independent fits of noisy rows, at most; two must agree."""
+
+
+@dataclass(frozen=True)
+class ReluSamples:
+    """``method="relu-samples"``; ``effort`` holds every bound of the search."""
+
+    effort: Effort = field(default_factory=Effort)
+    moments: bool = True
+    """Whether many Gaussian rows may start from their moments rather than at random."""
+    name: str = "relu-samples"
+    needs_gaussian: bool = False
+
+    def learn(self, samples: Samples, problem: Problem) -> Finding:
+        """Search, narrow down, orient, polish."""
+        rows = _Rows.of(samples, problem)
+        if rows.bend <= 1e-12:
+            return Finding(
+                rows.affine, reason="the answers are an affine function of x: there are no hidden units"
+            )
+        samples.report("search for kinks")
+        search = rows.search(problem.rng(51), self.effort)
+        if self.moments and moments_pay(samples):
+            samples.report("moments")
+            kinks = kinks_from_moments(samples, problem.rng(52))
+            search.kinks = None if kinks is None else rows.standardised(kinks)
+        best: Finding | None = None
+        num_doubts = 0
+        for found in search.candidates(_width(problem)):
+            samples.report("least width")
+            if found.noise == 0:
+                finding = self._finish_exactly(rows, found, problem, search)
+            else:
+                finding = self._finish_noisy(rows, found, problem, search, samples)
+            settled = finding.network is not None and DOUBTFUL not in finding.details
+            best = finding if best is None or settled else best
+            num_doubts += not settled
+            if settled or num_doubts == MOST_DOUBTS:
+                break
+            # what looked like noise was not settled: more rows a parameter tell more
+            search.effort = replace(search.effort, rows_per_parameter=3 * search.effort.rows_per_parameter)
+            samples.report("search for kinks")
+        least = min((r.level for r in search.rungs), default=rows.bend)
+        if best is None:
+            best = rows.flat() if search.is_flat else _nothing(rows, search, problem)
+        details = {**best.details, "rungs": [(r.width, r.num_rows, r.rms, r.end) for r in search.rungs]}
+        alternatives = {"relu": details.pop("residual", least), "affine": rows.bend}
+        return replace(best, alternatives=alternatives, details=details)
+
+    def _finish_exactly(self, rows: _Rows, found: KinkFit, problem: Problem, search: KinkSearch) -> Finding:
+        layout, fit = rows.narrow(found, search)
+        if fit.rms > EXACT:
+            return Finding(
+                None, reason="a student fits the rows but cannot be narrowed down; another seed= may"
+            )
+        ridges, misfit = rows.refit(rows.ridges(layout, fit.parameters), found.num_rows)
+        ridges, _ = rows.drop_surplus(ridges, misfit, found.num_rows, 0.0)
+        finding = _orient(ridges, problem)
+        assert finding.network is not None
+        count = min(len(rows.x), max(found.num_rows, 5 * finding.network.num_parameters))
+        polished = polish(finding.network, rows.x[:count], rows.y[:count])
+        network = polished.network
+        wrong = np.max(np.abs(network(rows.x) - rows.y), axis=1) > 1e-9 * rows.spread
+        if wrong.any():
+            finding = _with_few_unexplained(finding, int(wrong.sum()), len(rows.x))
+        return replace(finding, network=network, details={**finding.details, "residual": polished.rms})
+
+    def _finish_noisy(
+        self, rows: _Rows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples
+    ) -> Finding:
+        opinions, confirmed = self._collect_opinions(rows, found, problem, search, samples)
+        best = min(opinions, key=lambda o: o.misfit)
+        samples.report("fit of all rows")
+        finding = _orient(best.ridges, problem, x=rows.x[: best.num_rows], noise=best.misfit)
+        assert finding.network is not None
+        network, sums = fit_streamed(finding.network, samples.batches)
+        num_free = network.num_parameters - sum(network.hidden)
+        noise = float(np.sqrt(sums.loss / max(sums.num_residuals - num_free, 1)))
+        details = {**finding.details, "residual": noise / rows.spread, "num_opinions": len(opinions)}
+        doubt = ""
+        if not confirmed:
+            doubt = "independent fits of the noisy rows differ; more rows would help"
+        elif not looks_white(network, rows.x, rows.y, noise, problem.rng(90)):
+            doubt = "the residuals still depend on x: units are missing, or the activation is another one"
+        if doubt:
+            details[DOUBTFUL] = doubt
+            finding = replace(
+                finding, reason=doubt, undetermined=(*finding.undetermined, "units: their number")
+            )
+        return replace(finding, network=network, noise=noise, details=details)
+
+    def _collect_opinions(
+        self, rows: _Rows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples
+    ) -> tuple[list[Opinion], bool]:
+        """Independent fits, the first from ``found``, until two agree."""
+        opinions = [rows.opinion(found, search)]
+        for turn in range(1, NUM_OPINIONS):
+            samples.report(f"independent fit {turn + 1}")
+            others = rows.shuffled(problem.rng(60 + turn))
+            again = others.search(problem.rng(70 + turn), search.effort)
+            again.known_noise = opinions[0].misfit / rows.spread
+            second = next(again.candidates(opinions[0].width), None)
+            if second is None:
+                break
+            opinion = others.opinion(second, again)
+            confirmed = any(agree(other, opinion, rows.x[:4000]) for other in opinions)
+            opinions.append(opinion)
+            if confirmed:
+                return opinions, True
+        return opinions, False
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in random order, in whitened and in standard coordinates."""
+
+    x: np.ndarray
+    y: np.ndarray
+    standard: Standard
+    u: np.ndarray
+    v: np.ndarray
+    bend: float
+    affine: Network
+    known_noise: float
+
+    @staticmethod
+    def of(samples: Samples, problem: Problem) -> _Rows:
+        order = problem.rng(50).permutation(len(samples.x))
+        x, y = samples.x[order], samples.y[order]
+        standard = Standard.of(x, y, common=True)
+        u, v = standard.inputs(x), standard.outputs(y)
+        design = np.hstack([u, np.ones((len(u), 1))])
+        coefficients = np.linalg.lstsq(design, v, rcond=None)[0]
+        spare = max(len(u) - design.shape[1], 1)
+        bend = float(np.sqrt(np.sum((v - design @ coefficients) ** 2) / spare / v.shape[1]))
+        affine = standard.undo(Network([coefficients[:-1].T], [coefficients[-1]], ["identity"]))
+        precision = problem.precision
+        noise = 0.0 if precision.kind == "float64" else precision.noise / float(np.min(standard.spread))
+        return _Rows(x, y, standard, u, v, bend, affine, noise)
+
+    @property
+    def spread(self) -> float:
+        return float(np.sqrt(np.mean(self.standard.spread**2)))
+
+    def shuffled(self, rng: np.random.Generator) -> _Rows:
+        order = rng.permutation(len(self.x))
+        return replace(self, x=self.x[order], y=self.y[order], u=self.u[order], v=self.v[order])
+
+    def search(self, rng: np.random.Generator, effort: Effort) -> KinkSearch:
+        return KinkSearch(self.u, self.v, self.bend, rng, self.known_noise, effort)
+
+    def narrow(self, found: KinkFit, search: KinkSearch) -> tuple[Layout, Minimum]:
+        """The least width that explains the rows; noisy rows are taken in larger numbers."""
+        deadline = search.deadline + search.effort.time_limit
+        if found.noise == 0:
+            count = found.num_rows
+            return narrow_down(
+                found.layout, found.fit, self.u[:count], self.v[:count], bend=self.bend, floor=0.0,
+                max_steps=search.effort.max_steps, deadline=deadline,
+            )  # fmt: skip
+        count = max(found.num_rows, _num_rows(self, found.layout, 1.5 * search.effort.rows_per_parameter))
+        u, v = self.u[:count], self.v[:count]
+        settings = Settings(
+            target=0.3 * found.noise, max_steps=60, damping=1e-3, geodesic=False, stationary_gain=1e-3,
+            patience=3, stall_steps=0, deadline=deadline,
+        )  # fmt: skip
+        start = fit_layout(found.layout, found.fit.parameters, u, v, settings=settings)
+        return prune(
+            found.layout, start, u, v, accept=1.03 * found.noise, settings=settings, noisy=True,
+            affordable=1.5 * found.noise, deadline=deadline,
+        )  # fmt: skip
+
+    def flat(self) -> Finding:
+        """The affine function with noise around it: all that these rows show."""
+        noise = self.bend * self.spread
+        return Finding(
+            self.affine,
+            reason=f"an affine function with noise of standard deviation {noise:.3g} explains the rows; units that "
+            "bend less than that need more rows",
+            undetermined=("hidden units: none shows above the noise",),
+            noise=noise,
+        )
+
+    def standardised(self, kinks: np.ndarray) -> np.ndarray:
+        """Kinks given in whitened inputs, as unit normals and offsets in standard coordinates."""
+        back = np.linalg.pinv(self.standard.whiten)
+        normals = kinks[:, :-1] @ back.T
+        offsets = kinks[:, -1] + kinks[:, :-1] @ self.standard.mean
+        lengths = np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
+        return np.hstack([normals, offsets[:, None]]) / lengths
+
+    def opinion(self, found: KinkFit, search: KinkSearch) -> Opinion:
+        """A student of noisy rows narrowed down and refitted."""
+        layout, fit = self.narrow(found, search)
+        count = _num_rows(self, layout, 4 * search.effort.rows_per_parameter)
+        ridges, misfit = self.refit(self.ridges(layout, fit.parameters), count, found.noise)
+        ridges, misfit = self.drop_surplus(ridges, misfit, count, found.noise)
+        return Opinion(ridges, misfit, count)
+
+    def drop_surplus(
+        self, ridges: RidgeSum, misfit: float, num_rows: int, noise: float
+    ) -> tuple[RidgeSum, float]:
+        """Remove the least determined unit while the rest explains the rows as well.
+
+        Exact rows: to rounding. Noisy ones: while the Bayesian criterion prefers fewer units (misfits have the
+        freedom taken off already).
+        """
+        num_removed, num_residuals = self.x.shape[1] + self.y.shape[1], num_rows * self.y.shape[1]
+        factor = np.exp(0.5 * num_removed * (np.log(num_residuals) - 1) / num_residuals)
+        for _ in range(len(ridges.planes) - 1):
+            worst = int(np.argmax(ridges.planes.errors))
+            if noise == 0 and ridges.planes.errors[worst] < 1e-6:
+                break
+            kept = ridges.planes.take(np.arange(len(ridges.planes)) != worst)
+            trial, after = self.refit(replace(ridges, planes=kept), num_rows, noise)
+            if after > (misfit * factor if noise else EXACT * self.spread):
+                break
+            ridges, misfit = trial, after
+        return ridges, misfit
+
+    def ridges(self, layout: Layout, parameters: np.ndarray) -> RidgeSum:
+        """The student as an affine function and bends, in whitened coordinates."""
+        rows, top = layout.block(parameters, 0), layout.block(parameters, 1)
+        width, s = len(rows), self.standard
+        normals = rows[:, :-1] @ s.whiten.T
+        offsets = rows[:, -1] - normals @ s.mean
+        lengths = np.maximum(np.linalg.norm(normals, axis=1), 1e-300)
+        gradient = s.spread[:, None] * (top[:, width:-1] @ s.whiten.T)
+        constant = s.centre + s.spread * top[:, -1] - gradient @ s.mean
+        normals, offsets = normals / lengths[:, None], offsets / lengths
+        jumps = lengths[:, None] * (s.spread[:, None] * top[:, :width]).T
+        planes = Planes(normals, offsets, jumps, np.zeros(width), -offsets[:, None] * normals)
+        return RidgeSum(planes, gradient, constant)
+
+    def refit(self, ridges: RidgeSum, num_rows: int, noise: float = 0.0) -> tuple[RidgeSum, float]:
+        """Least squares for all bends at once on the first rows; also the residual level in the units of y."""
+        size = (len(ridges.planes) + 1) * (self.x.shape[1] + 1)
+        count = min(len(self.x), max(num_rows, 3 * size))
+        x, y = self.x[:count], self.y[:count]
+        level = max(noise * self.spread, ROUNDING * float(np.sqrt(np.mean(y**2))))
+        ridges, misfit = refit_ridges(ridges, x, y, np.full(count, level), 8 if noise else 20)
+        return ridges, misfit * level
+
+
+def _orient(ridges: RidgeSum, problem: Problem, x: np.ndarray | None = None, noise: float = 0.0) -> Finding:
+    """The network with its sides, and what the function leaves open; noisy rows ``x`` give the likeliest sides."""
+    planes = ridges.planes
+    missing = _missing_units(len(planes), problem)
+    sides = None if x is None or "relu" not in problem.activations else likeliest_signs(ridges, x, noise)
+    if sides is not None and sides.explain:
+        unsure = np.flatnonzero(~sides.determined)
+        return Finding(
+            assemble(ridges, sides.signs),
+            warnings=missing,
+            undetermined=tuple(f"layer 1, unit {i}: the side it is active on" for i in unsure),
+            reason=f"the signs of {len(unsure)} units are not determined by the rows" if len(unsure) else "",
+        )
+    bends = np.max(np.abs(ridges.bends), axis=(1, 2), initial=0.0)
+    rounding = 1e-13 * (float(np.max(np.abs(ridges.gradient))) + float(bends.sum()))
+    error = SAFETY * (2 * float(np.linalg.norm(planes.errors * bends)) + rounding)
+    finding = orient_ridges(
+        ridges, problem, error=error, warnings=missing,
+        always_active="a unit active in every row",
+    )  # fmt: skip
+    sides = [part for part in finding.undetermined if "flipping it with others" in part]
+    if sides and not finding.reason:
+        finding = replace(
+            finding,
+            reason=f"the signs of {len(sides)} units are not determined by the function: with other signs the same "
+            "answers come out everywhere; the function itself is recovered",
+        )
+    return finding
+
+
+def _with_few_unexplained(finding: Finding, num_wrong: int, num_rows: int) -> Finding:
+    part = f"{num_wrong} of {num_rows} rows are not explained"
+    return replace(
+        finding,
+        undetermined=(*finding.undetermined, f"units active in few rows: {part}"),
+        reason=f"{part}: a unit active in only a few rows, or wrong answers there; more rows would tell",
+    )
+
+
+def _missing_units(num_found: int, problem: Problem) -> tuple[str, ...]:
+    width = _width(problem)
+    if width is None or width <= num_found:
+        return ()
+    return (
+        f"{width - num_found} of the {width} hidden units cannot be seen in the rows: never active there, active in "
+        "every row, without an output weight, or sharing a kink with another unit",
+    )
+
+
+def _nothing(rows: _Rows, search: KinkSearch, problem: Problem) -> Finding:
+    """Why no student fitted, and what would help."""
+    n, d = rows.x.shape
+    width = _width(problem)
+    widest = max((r.width for r in search.rungs), default=0)
+    needed = 4 * ((width or 1) + 1) * (d + 1)
+    if width is not None and n < 0.8 * needed:
+        reason = f"{n} rows are too few for {width} units of {d} inputs; about {needed} are needed"
+    elif width is None and widest * (d + 1) * 8 > n:
+        reason = (
+            f"no layer of up to {widest} relu units explains the {n} rows: more units need about four rows for each of "
+            "their parameters, noisy answers more; give more rows, or the noise with noise="
+        )
+    else:
+        reason = (
+            "no single hidden layer of relu units explains the rows to rounding or to one noise level; try another "
+            "activation= or hidden=, or another seed="
+        )
+    return Finding(None, reason=reason)
+
+
+def _width(problem: Problem) -> int | None:
+    return problem.hidden[0] if problem.hidden is not None and len(problem.hidden) == 1 else None
+
+
+def _num_rows(rows: _Rows, layout: Layout, ratio: float) -> int:
+    """Rows that a student of noisy answers is fitted to: so many a parameter, as far as memory goes."""
+    size = layout.num_parameters
+    return int(min(len(rows.x), ratio * size, max(MOST_ENTRIES // size, 4 * size)))

@@ -1,0 +1,1 @@
+"""Anything that answers f(x), one thin adapter a framework."""

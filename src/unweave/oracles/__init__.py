@@ -1,1 +1,0 @@
-"""Anything that answers f(x): thin adapters, and the meter every question passes through."""

@@ -1,1 +1,0 @@
-"""Least squares on all parameters at once: Levenberg-Marquardt, polishing, over-wide fits and pruning."""

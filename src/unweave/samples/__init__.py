@@ -1,1 +1,0 @@
-"""Where data comes from, and what can be read from samples alone."""

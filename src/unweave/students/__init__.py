@@ -1,0 +1,1 @@
+"""Over-wide students: drawn at random, fitted to answers, pruned to the network behind them."""

@@ -1,0 +1,348 @@
+"""One over-wide random student: fit by Levenberg-Marquardt, prune to minimal width, polish, judge.
+
+Recovers a smooth network exactly from values at ordinary points: start wider than the truth, fit everything,
+prune by optimal brain surgeon, refit, find the signs where the form has none, polish. There is no theorem;
+the result is judged by what it reached: a residual at rounding (or noise) level with more residuals than
+parameters, and a Jacobian of full rank at minimal width, which no reducible network has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unweave.core.network import Network
+from unweave.solve.layout import Layout, without_affine
+from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
+from unweave.solve.polish import Polished, polish
+from unweave.solve.together import fit_each
+from unweave.students.forms import Form
+from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent, narrow_down_bent
+from unweave.students.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
+from unweave.students.standard import Standard
+from unweave.students.starts import draw_start
+
+PROMISING = 3e-4
+"""Residual, relative to that of the best affine function, at which a student is in the basin."""
+STALLED = 2e-3
+"""A start that stops gaining above this residual, relative likewise, is given up; one that runs out of steps
+below it is pruned as a promising one."""
+SIGN_ERROR = 1e-6
+"""Relative error allowed in the identity that the signs of even units solve."""
+MAX_WALK = 8
+"""Rounds of removals that a slowly converging student may take."""
+NEARER, LONG = 0.3, 4
+"""A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
+usual number of steps at full width. One of another activation stays where it is."""
+HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
+"""One point of twenty is held back from large students. A residual there of more than four times that of the fit
+(twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
+pruning it would be slow and in vain."""
+NEGLIGIBLE = 1e-13
+"""Relative noise below which answers count as exact."""
+
+
+@dataclass(frozen=True)
+class Student:
+    """A fitted student in its standard coordinates; ``affine`` completes one that was fitted without."""
+
+    standard: Standard
+    layout: Layout
+    parameters: np.ndarray
+    affine: np.ndarray | None = None
+
+    def network(self, activation: str) -> Network | None:
+        """The student in the coordinates of the data, where its form has a plain network."""
+        form = Form.of(activation)
+        if form.skips or self.affine is not None:
+            return None
+        plain = form.network(self.layout, self.parameters, rtol=SIGN_ERROR)
+        return None if plain is None else self.standard.undo(plain.network)
+
+    def fresh_residual(self, x: np.ndarray, y: np.ndarray) -> float:
+        """Root mean square residual at other points, relative to the spread of those it was fitted to."""
+        return self.residual(self.standard.inputs(x), self.standard.outputs(y))
+
+    def residual(self, u: np.ndarray, v: np.ndarray) -> float:
+        """The same at points in standard coordinates."""
+        rest = self.layout.forward(self.parameters, u) - v
+        if self.affine is not None:
+            rest += np.hstack([u, np.ones((len(u), 1))]) @ self.affine
+        return float(np.sqrt(np.mean(rest**2)))
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One student: what was tried and how far it got."""
+
+    activation: str
+    widths: tuple[int, ...]
+    num_points: int
+    rms: float
+    num_steps: int
+    end: str
+    student: Student = field(repr=False)
+    narrowed: bool = False
+    """Whether the first fit was good enough to be narrowed down."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """A network at a residual of rounding or noise; ``minimal`` when its Jacobian has full rank."""
+
+    network: Network
+    rms: float
+    minimal: bool
+    polished: Polished = field(repr=False)
+    undetermined: tuple[str, ...] = ()
+
+
+Trial = tuple[Recovered | None, Attempt]
+
+
+def try_student(
+    x: np.ndarray,
+    y: np.ndarray,
+    activation: str,
+    widths: tuple[int, ...],
+    *,
+    rng: np.random.Generator,
+    noise: float = 0.0,
+    max_steps: int = 150,
+    deadline: float = float("inf"),
+) -> Trial:
+    """One random student of these widths; None unless it ends exact, or at the noise level."""
+    task = Task.of(x, y, activation, widths, noise=noise, max_steps=max_steps, deadline=deadline)
+    return next(task.try_from([rng]))
+
+
+@dataclass(frozen=True)
+class Task:
+    """Students of one activation and widths on one set of points, in standard coordinates."""
+
+    x: np.ndarray
+    y: np.ndarray
+    activation: str
+    widths: tuple[int, ...]
+    noise: float
+    standard: Standard
+    layout: Layout
+    u: np.ndarray
+    v: np.ndarray
+    """What fits see, in standard coordinates."""
+    held: tuple[np.ndarray, np.ndarray]
+    """Points and answers that no fit sees."""
+    floor: float
+    """The noise, relative to the spread of the answers; 0 where they are exact."""
+    bend: float
+    """What there is to explain by units, relative likewise."""
+    bent: bool
+    """Whether students are fitted without the affine part (``nearly_affine``)."""
+    settings: Settings
+
+    @staticmethod
+    def of(
+        x: np.ndarray,
+        y: np.ndarray,
+        activation: str,
+        widths: tuple[int, ...],
+        *,
+        noise: float = 0.0,
+        max_steps: int = 150,
+        deadline: float = float("inf"),
+    ) -> Task:
+        standard = Standard.of(x, y, common=noise > 0)
+        u, v = standard.inputs(x), standard.outputs(y)
+        floor = noise / float(np.min(standard.spread))
+        floor = floor if floor > NEGLIGIBLE else 0.0
+        layout = Form.of(activation).layout((u.shape[1], *widths, v.shape[1]))
+        bend = bend_of(u, v)
+        settings = Settings(
+            target=max(PROMISING * bend, 1.2 * floor),
+            max_steps=max_steps,
+            stall_above=STALLED * bend,
+            inexact=True,
+            deadline=deadline,
+        )
+        num_held = len(u) // HELD if floor == 0 and v.size >= WORTH_HOLDING else 0
+        seen, held = slice(0, len(u) - num_held), slice(len(u) - num_held, None)
+        bent = is_fitted_bent(layout, v[seen].size, bend, floor)
+        if bent:
+            settings = replace(settings, target=PROMISING, stall_above=STALLED, difference=FINE)
+        return Task(
+            x=x,
+            y=y,
+            activation=activation,
+            widths=widths,
+            noise=noise,
+            standard=standard,
+            layout=layout,
+            u=u[seen],
+            v=v[seen],
+            held=(u[held], v[held]),
+            floor=floor,
+            bend=bend,
+            bent=bent,
+            settings=settings,
+        )
+
+    def try_from(self, rngs: Sequence[np.random.Generator]) -> Iterator[Trial]:
+        """One student from each generator, in the order in which their first fits end; lazily."""
+        starts = [draw_start(self.layout, self.u, self.v, rng) for rng in rngs]
+        seen = without_affine(self.u, self.v) if self.bent else self.v
+        layout = replace(self.layout, bent=self.bent)
+        for first in fit_each(layout, starts, self.u, seen, self.settings):
+            yield self._finish(first, spread_of(seen) if self.bent else 1.0)
+
+    def _finish(self, first: Minimum, scale: float) -> Trial:
+        """Judge the first fit of a student, narrow it down and polish it; ``scale`` is that of its residuals."""
+        layout, u, v, settings, affine = self.layout, self.u, self.v, self.settings, None
+        if self.bent:
+            affine, _ = best_affine(u, v - layout.forward(first.parameters, u))
+        student = Student(self.standard, layout, first.parameters, affine)
+        rms = first.rms * scale
+        attempt = Attempt(self.activation, self.widths, len(self.x), rms, first.num_steps, first.end, student)
+        if first.rms > (settings.stall_above if first.end == "steps" else settings.target):
+            return None, attempt
+        most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
+        if len(self.held[0]) and student.residual(*self.held) > most * rms:
+            return None, replace(attempt, end="memorised")
+        layout, fit = narrow_down(
+            layout,
+            first,
+            u,
+            v,
+            bend=self.bend,
+            floor=self.floor,
+            max_steps=settings.max_steps,
+            deadline=settings.deadline,
+            bent=self.bent,
+        )
+        attempt = replace(
+            attempt,
+            rms=fit.rms,
+            num_steps=attempt.num_steps + fit.num_steps,
+            end=fit.end,
+            student=Student(self.standard, layout, fit.parameters),
+            narrowed=True,
+        )
+        return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
+
+    def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
+        """The plain network of a student at the level of the answers, to the last digit, if it has one."""
+        form = Form.of(self.activation)
+        plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
+        if plain is None:
+            return None, replace(attempt, end="signs")
+        polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
+        if polished.rms > self._enough:
+            return None, replace(attempt, rms=polished.rms, end="signs")
+        num_free = form.free_per_unit * sum(polished.network.hidden)
+        num_free += self.standard.num_lost * polished.network.hidden[0]
+        minimal = polished.null_directions.shape[1] <= num_free
+        found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
+        return found, replace(attempt, rms=polished.rms)
+
+    @property
+    def _enough(self) -> float:
+        return max(EXACT, 1.2 * self.floor)
+
+
+def narrow_down(
+    layout: Layout,
+    start: Minimum,
+    u: np.ndarray,
+    v: np.ndarray,
+    *,
+    bend: float,
+    floor: float,
+    max_steps: int,
+    deadline: float,
+    bent: bool = False,
+) -> tuple[Layout, Minimum]:
+    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune.
+
+    ``bent``: ``start`` was fitted without the affine part, and so the student converges (``nearly_affine``).
+    """
+    accept = max(EXACT, 1.03 * floor)
+    refit = Settings(
+        target=max(1e-13, 0.3 * floor),
+        max_steps=60,
+        damping=1e-3,
+        stall_above=STALLED * bend,
+        inexact=floor == 0,  # noisy answers want the very minimum
+        deadline=deadline,
+    )
+    affordable = AFFORDABLE * bend
+    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
+    if bent:
+        return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
+    if floor > 0:
+        refit = replace(refit, stationary_gain=1e-3, patience=3)
+        start = fit_layout(layout, start.parameters, u, v, settings=refit)
+    wide = layout
+    layout, fit = prune(
+        layout,
+        start,
+        u,
+        v,
+        accept=accept,
+        settings=refit,
+        noisy=floor > 0,
+        affordable=affordable,
+        deadline=deadline,
+    )
+    if fit.rms <= accept or floor > 0:
+        return layout, fit
+
+    def converge(layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
+        layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
+        if fit.rms > accept:
+            return layout, fit
+        return prune(
+            layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+        )
+
+    layout, fit = converge(layout, fit)
+    if accept < fit.rms < NEARER * start.rms and time.monotonic() < deadline:
+        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
+        patient = replace(full, max_steps=LONG * max_steps)
+        whole = fit_layout(wide, start.parameters, u, v, settings=patient)
+        if whole.rms <= accept:
+            return prune(
+                wide, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
+            )
+    return layout, fit
+
+
+def _walk_down(
+    layout: Layout,
+    fit: Minimum,
+    u: np.ndarray,
+    v: np.ndarray,
+    accept: float,
+    affordable: float,
+    settings: Settings,
+    deadline: float,
+) -> tuple[Layout, Minimum]:
+    """Converge where surplus units make convergence slow: after a long fit, drop units as long as the narrower
+    student does no worse with the same effort, and stop at the first one that is exact.
+    """
+    fit = fit_layout(layout, fit.parameters, u, v, settings=settings)
+    for _ in range(MAX_WALK):
+        if fit.rms <= accept or time.monotonic() > deadline:
+            break
+        plan = plan_removals(layout, fit, u, v, stop=affordable, deadline=deadline)
+        while plan:
+            narrow, indices = layout.without(units_kept(layout, plan))
+            trial = fit_layout(narrow, plan[-1].parameters[indices], u, v, settings=settings)
+            if trial.rms <= max(accept, fit.rms) or time.monotonic() > deadline:
+                break
+            plan = plan[: len(plan) // 2]
+        if not plan or trial.rms > max(accept, fit.rms):
+            break
+        layout, fit = narrow, trial
+    return layout, fit

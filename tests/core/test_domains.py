@@ -1,0 +1,78 @@
+"""Domains: samples and edges lie inside, points beyond do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unweave.core.domains import Ball, Box, Domain, Everywhere, Normal
+from unweave.core.errors import InputError
+
+DOMAINS = [
+    Ball(2.0),
+    Ball(0.5, centre=np.array([5.0, -7.0, 100.0])),
+    Box(-1, 3),
+    Box(np.array([0.0, -5.0, 1000.0]), np.array([1e-3, 5.0, 1001.0])),
+    Normal(2.0, 1.0),
+    Everywhere(),
+]
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@given(seed=st.integers(0, 1000), num_points=st.integers(1, 40))
+def test_samples_and_edges_lie_inside(domain, seed, num_points):
+    assert isinstance(domain, Domain)
+    for draw in (domain.sample, domain.edge):
+        x = draw(num_points, 3, np.random.default_rng(seed))
+        assert x.shape == (num_points, 3)
+        assert np.all(np.isfinite(x))
+        assert np.all(domain.contains(x))
+        assert np.array_equal(x, draw(num_points, 3, np.random.default_rng(seed)))
+        rounded = x.astype(np.float32).astype(np.float64)
+        assert np.all(domain.contains(rounded, 2.0**-23))
+
+
+def test_points_beyond_are_outside():
+    directions = np.random.default_rng(0).standard_normal((20, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    assert not np.any(Ball(2.0).contains(2.0001 * directions))
+    assert np.all(Ball(2.0).contains(1.9999 * directions))
+    box = Box(np.array([0.0, 0.0, 0.0]), np.array([1.0, 2.0, 3.0]))
+    assert list(box.contains(np.array([[0.5, 1.5, 2.5], [1.1, 1, 1], [0.5, -0.1, 1], [1, 2, 3.0]]))) == [
+        True,
+        False,
+        False,
+        True,
+    ]
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
+def test_the_ball_of_radius_reach_is_inside(domain):
+    reach = domain.reach(3)
+    radius = 1e3 if np.isinf(reach) else reach
+    directions = np.random.default_rng(1).standard_normal((50, 3))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    assert radius == 0 or np.all(domain.contains(radius * directions))
+
+
+def test_edges_are_edges():
+    rng = np.random.default_rng(2)
+    assert np.allclose(np.linalg.norm(Ball(2.0).edge(30, 4, rng), axis=1), 2.0)
+    edge = Box(-1, 3).edge(30, 4, rng)
+    assert np.all(np.any((edge == -1) | (edge == 3), axis=1))
+
+
+def test_mistakes_are_explained():
+    for radius in (0, -1, np.inf, np.nan):
+        with pytest.raises(InputError, match="positive finite"):
+            Ball(radius)
+    for low, high in ((1, 1), (2, 1), (0, np.inf), (np.nan, 1)):
+        with pytest.raises(InputError, match="below its high"):
+            Box(low, high)
+    with pytest.raises(InputError, match="5 numbers"):
+        Box([0, 0, 0], [1, 1, 1]).contains(np.zeros((2, 5)))
+    with pytest.raises(InputError, match="give 2 numbers"):
+        Ball(1.0, centre=np.zeros(3)).sample(4, 2, np.random.default_rng(0))

@@ -1,0 +1,161 @@
+"""The meter and the ledger: nothing beyond the budget or the domain is asked, nothing is paid for twice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from truth import random_network
+from unweave.core.domains import Ball, Box
+from unweave.core.errors import BudgetSpent, InputError, OracleError, OutsideDomain
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.meter import Meter
+from unweave.models.python_callable import CallableOracle
+
+
+class Recorder:
+    """A network that remembers what it was asked."""
+
+    def __init__(self, sizes=(3, 4, 2), dtype="float64"):
+        self.network = random_network(sizes)
+        self.asked: list[np.ndarray] = []
+        self.oracle = CallableOracle("recorder", sizes[0], sizes[-1], dtype, self.answer)
+
+    def answer(self, x: np.ndarray) -> np.ndarray:
+        self.asked.extend(x.copy())
+        return self.network(x)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    budget=st.integers(1, 30),
+    batches=st.lists(st.lists(st.integers(0, 15), min_size=0, max_size=10), max_size=8),
+    batch_size=st.integers(1, 7),
+)
+def test_the_budget_is_never_exceeded_and_no_answer_is_paid_twice(budget, batches, batch_size):
+    recorder = Recorder()
+    meter = Meter(recorder.oracle, budget=budget, batch_size=batch_size)
+    points = np.random.default_rng(0).standard_normal((16, 3))
+    known: set[int] = set()
+    for batch in batches:
+        x = points[batch].reshape(-1, 3)
+        if len(known | set(batch)) > budget:
+            before = len(recorder.asked)
+            with pytest.raises(BudgetSpent, match="raise the budget"):
+                meter.ask(x)
+            assert len(recorder.asked) == before
+        else:
+            assert np.allclose(meter.ask(x), recorder.network(x), rtol=1e-14, atol=1e-14)
+            known |= set(batch)
+        assert meter.ledger.total == len(known) == len(recorder.asked) <= budget
+    x, y = meter.transcript()
+    assert x.shape == (len(known), 3)
+    assert np.allclose(y, recorder.network(x), rtol=1e-14, atol=1e-14)
+
+
+def test_the_domain_is_enforced_before_anything_is_asked():
+    for domain in (Ball(1.0), Box(-0.5, 0.5)):
+        recorder = Recorder()
+        meter = Meter(recorder.oracle, domain=domain)
+        with pytest.raises(OutsideDomain, match="1 of 2 questions"):
+            meter.ask(np.array([[0.1, 0.2, 0.3], [0.0, 0.0, 1.1]]))
+        assert recorder.asked == []
+        assert meter.ledger.total == 0
+
+
+def test_float32_models_may_be_asked_at_the_edge():
+    for domain in (Ball(1.7), Box(np.array([0.1, -0.3, 1000.1]), np.array([0.7, 0.9, 1000.7]))):
+        recorder = Recorder(dtype="float32")
+        meter = Meter(recorder.oracle, domain=domain)
+        x = domain.edge(200, 3, np.random.default_rng(0))
+        assert meter.ask(x).shape == (200, 2)
+        assert np.array_equal(meter.ask(meter.snap(x)), meter.ask(x))
+        assert np.array_equal(np.array(recorder.asked, dtype=np.float32), np.array(recorder.asked))
+        with pytest.raises(OutsideDomain):
+            meter.ask(x + 1e-2 * np.abs(x).max())
+
+
+def test_stages_are_charged_separately_and_in_order():
+    recorder = Recorder()
+    heard = []
+    meter = Meter(recorder.oracle, budget=20, progress=lambda *news: heard.append(news))
+    x = np.random.default_rng(0).standard_normal((9, 3))
+    with meter.stage("first"):
+        meter.ask(x[:4])
+        with meter.stage("inner"):
+            meter.ask(x[4:6])
+        meter.ask(x[:7])
+    meter.ask(x)
+    assert meter.ledger.by_stage == {"first": 5, "inner": 2, "queries": 2}
+    assert meter.ledger.left == 11
+    assert np.array_equal(meter.transcript("first")[0], x[[0, 1, 2, 3, 6]])
+    assert heard[0] == ("first", 0, 20)
+    assert heard[-1] == ("queries", 9, 20)
+
+
+def test_a_stage_ends_when_it_fails():
+    meter = Meter(Recorder().oracle, budget=1)
+    with pytest.raises(BudgetSpent), meter.stage("greedy"):
+        meter.ask(np.eye(3))
+    meter.ask(np.zeros((1, 3)))
+    assert meter.ledger.by_stage == {"queries": 1}
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_answers_that_are_no_numbers_are_refused(bad):
+    def answer(x):
+        y = np.zeros((len(x), 1))
+        y[-1] = bad
+        return y
+
+    meter = Meter(CallableOracle("broken", 2, 1, "float64", answer))
+    with pytest.raises(OracleError, match="NaN or infinity to 1 of 3"):
+        meter.ask(np.arange(6.0).reshape(3, 2))
+    assert len(meter.transcript()[0]) == 0
+
+
+def test_failing_and_misshapen_oracles_are_named():
+    def fail(x):
+        raise ZeroDivisionError("no\nway")
+
+    with pytest.raises(OracleError, match=r"failing failed .* ZeroDivisionError: no way"):
+        Meter(CallableOracle("failing", 2, 1, "float64", fail)).ask(np.zeros((1, 2)))
+    for shape in [(2, 3), (5, 1), ()]:
+        oracle = CallableOracle("misshapen", 2, 1, "float64", lambda x, shape=shape: np.zeros(shape))
+        with pytest.raises(OracleError, match="misshapen answered"):
+            Meter(oracle).ask(np.eye(2))
+
+
+def test_wrong_questions_are_refused():
+    recorder = Recorder()
+    meter = Meter(recorder.oracle)
+    for x, message in [
+        (np.zeros((2, 4)), r"\(n, 3\)"),
+        (np.zeros(3), r"\(n, 3\)"),
+        (np.array([[0, np.nan, 0]]), "NaN or infinity"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            meter.ask(x)
+    assert recorder.asked == []
+    assert meter.ask(np.zeros((0, 3))).shape == (0, 2)
+
+
+def test_minus_zero_is_zero():
+    recorder = Recorder()
+    meter = Meter(recorder.oracle)
+    meter.ask(np.array([[0.0, 1.0, 2.0]]))
+    meter.ask(np.array([[-0.0, 1.0, 2.0]]))
+    assert meter.ledger.total == 1
+
+
+def test_the_ledger_refuses_what_it_cannot_pay():
+    ledger = Ledger(5)
+    ledger.charge("a", 3)
+    with pytest.raises(BudgetSpent, match="needs 3 queries more but only 2 of 5"):
+        ledger.charge("b", 3)
+    assert ledger.by_stage == {"a": 3}
+    assert Ledger().left == float("inf")
+    with pytest.raises(InputError, match="at least 1"):
+        Ledger(0)
