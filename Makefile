@@ -19,6 +19,7 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
