@@ -159,3 +159,21 @@ def test_the_ledger_refuses_what_it_cannot_pay():
     assert Ledger().left == float("inf")
     with pytest.raises(InputError, match="at least 1"):
         Ledger(0)
+
+
+def test_answers_of_a_certificate_are_no_evidence():
+    recorder = Recorder()
+    meter = Meter(recorder.oracle)
+    x = np.random.default_rng(0).standard_normal((6, 3))
+    with meter.stage("lines"):
+        meter.ask(x[:2])
+    with meter.stage("certificate"):
+        meter.ask(x)
+    assert np.array_equal(meter.transcript()[0], x[:2])
+    assert len(meter.transcript("certificate")[0]) == 0
+    assert not meter.is_new(x).any()
+    assert meter.is_new(np.vstack([x + 1, x[:1] + 1])).tolist() == [True] * 6 + [False]
+    with meter.stage("lines"):
+        meter.ask(x[3:4])
+    assert np.array_equal(meter.transcript("lines")[0], x[[0, 1, 3]])
+    assert len(recorder.asked) == 6

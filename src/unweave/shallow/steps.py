@@ -44,10 +44,7 @@ def fit_shallow(
     """Minimise the loss from ``start``; ``watch`` sees every accepted point."""
     chosen = choose_system(loss.num_samples, loss.num_parameters) if system is None else system
     scale = float(np.sqrt(np.mean(loss.y**2))) or 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        return descend(
-            ShallowProblem(loss, chosen, watch), np.array(start, dtype=np.float64), scale, settings
-        )
+    return descend(ShallowProblem(loss, chosen, watch), np.array(start, dtype=np.float64), scale, settings)
 
 
 class ShallowProblem:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from unweave.solve.step import propose
+
 Residual = Callable[[np.ndarray], np.ndarray]
 Linearise = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 Solve = Callable[[np.ndarray], np.ndarray]
@@ -31,27 +33,22 @@ class Step(ABC):
     def propose(
         self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
     ) -> tuple[np.ndarray, float, float] | None:
-        """The trial point, its loss and the predicted gain."""
+        """The trial point, its loss and the predicted gain; None when the damped matrix is not positive definite."""
         solve = self.damped(damping)
         if solve is None:
             return None
-        v = -solve(self._r)
-        length, reach = float(np.linalg.norm(v)), 2.0 * (1.0 + float(np.linalg.norm(self._theta)))
-        if length > reach:
-            v *= reach / length
-        slope = self.product(v)
-        predicted = -float(slope @ (2 * self._r + slope))
-        trial = self._theta + v
-        if geodesic:
-            moved = (self._residual(self._theta + difference * v) - self._r) / difference
-            curvature = (2 / difference) * (moved - slope)
-            if np.all(np.isfinite(curvature)):
-                bend = -solve(curvature)
-                if np.linalg.norm(bend) < longest_bend * np.linalg.norm(v):
-                    trial = trial + 0.5 * bend
-        after = self._residual(trial)
-        loss = float(after @ after)
-        return trial, loss if np.isfinite(loss) else float("inf"), predicted
+        bend = longest_bend if geodesic else None
+        trial, loss, predicted = propose(
+            self._theta,
+            self._r,
+            solve,
+            self.product,
+            self._residual,
+            np,
+            difference=difference,
+            longest_bend=bend,
+        )
+        return trial, float(loss) if np.isfinite(loss) else float("inf"), float(predicted)
 
 
 class HostProblem:

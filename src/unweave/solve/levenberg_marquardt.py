@@ -21,6 +21,7 @@ from unweave.solve.devices import use_accelerator
 from unweave.solve.host import HostProblem, Linearise, Residual
 from unweave.solve.inexact import InexactProblem, pays
 from unweave.solve.layout import Layout
+from unweave.solve.step import eased
 
 LEAST_INEXACT = 1e-4
 """Damping of inexact steps: below, it no longer bounds them."""
@@ -148,16 +149,17 @@ def minimise(
 def descend(problem: Expandable, start: Any, scale: float, settings: Settings | None = None) -> Minimum:
     """From one start: propose, accept or damp, until target, stall, stationarity, steps or time."""
     s = Settings() if settings is None else settings
-    theta, here = start, problem.expand(start, s.damping >= s.coarse_damping)
-    course = Course(here.loss, problem.num_residuals, scale, s)
-    while course.goes_on():
-        proposal = here.propose(
-            course.damping, geodesic=s.geodesic, difference=course.difference, longest_bend=s.longest_bend
-        )
-        trial, loss, predicted = (theta, float("nan"), 0.0) if proposal is None else proposal
-        if course.take(loss, predicted):
-            rough = course.damping >= s.coarse_damping and course.rms >= s.coarse_rms
-            theta, here = trial, problem.expand(trial, rough)
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta, here = start, problem.expand(start, s.damping >= s.coarse_damping)
+        course = Course(here.loss, problem.num_residuals, scale, s)
+        while course.goes_on():
+            proposal = here.propose(
+                course.damping, geodesic=s.geodesic, difference=course.difference, longest_bend=s.longest_bend
+            )
+            trial, loss, predicted = (theta, float("nan"), 0.0) if proposal is None else proposal
+            if course.take(loss, predicted):
+                rough = course.damping >= s.coarse_damping and course.rms >= s.coarse_rms
+                theta, here = trial, problem.expand(trial, rough)
     return course.minimum(theta)
 
 
@@ -194,9 +196,7 @@ class Course:
         elif accepted:
             gain = 1.0 - np.sqrt(loss / self.loss)
             ratio = (self.loss - loss) / max(predicted, 1e-300)
-            self.damping = max(
-                self.damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), self._settings.least_damping
-            )
+            self.damping = float(eased(self.damping, ratio, self._settings.least_damping, np))
             self._growth = 2.0
             self._quiet = self._quiet + 1 if gain < self._settings.stationary_gain else 0
             self.loss = loss
@@ -259,8 +259,7 @@ def fit_layout(
     s, early = Settings() if settings is None else settings, None
     if s.inexact and pays(layout):
         careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0, stall_steps=STALLED_INEXACT)
-        with np.errstate(over="ignore", invalid="ignore"):
-            early = descend(InexactProblem(layout, x, target), np.array(start), scale, careful)
+        early = descend(InexactProblem(layout, x, target), np.array(start), scale, careful)
         if early.end in ("target", "time") or early.rms > max(CLOSE, 2 * s.target):
             return early
         start = early.parameters
@@ -277,8 +276,7 @@ def fit_layout(
     def coarse(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return residual(theta), layout.linearise(theta.astype(np.float32), single)[1]
 
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = minimise(residual, linearise, start, scale=scale, settings=s, coarse=coarse)
+    found = minimise(residual, linearise, start, scale=scale, settings=s, coarse=coarse)
     return found if early is None else found.after(early)
 
 
