@@ -1,10 +1,11 @@
-"""Where rows come from: arrays, tables, .npz and .csv files, parquet read by row group, a folder of shards, an iterator.
+"""Where rows come from: arrays, tables, .npz and .csv files, parquet by row group, folders of shards, iterators.
 
 A source knows its number of rows and inputs before it is read, and yields ``(x, y)`` chunks in a fixed order, as
 often as asked; only one chunk of a parquet file is in memory at a time. An .npz file holds arrays ``x`` (n, inputs)
 and ``y`` (n,) or (n, outputs), or two others of which ``target`` names the answers; pickled arrays are refused. Tables
 (parquet, CSV, DataFrames) hold one number a column, see ``tables``. A folder holds shards of one layout, read in the
-order of their names. Datasets and loaders of torch, and iterators of ``(x, y)`` chunks, are read once and kept in memory.
+order of their names. Data sets and loaders of torch, and iterators of ``(x, y)`` chunks, are read once and kept in
+memory.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Source(Protocol):
 
 
 def open_source(x: Any, y: Any = None, *, target: Target | None = None) -> Source:
-    """The source that ``learn(x, y)`` means: arrays, or with ``y=None`` a path, a table, a pair or an iterable of chunks.
+    """The source that ``learn(x, y)`` means: arrays, or with ``y=None`` a path, a table, a pair or chunks of rows.
 
     ``target`` names the columns of a table, or the array of an .npz file, that are the answers.
     """

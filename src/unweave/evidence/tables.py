@@ -86,7 +86,9 @@ def from_table(table: Any, target: Target | None) -> tuple[np.ndarray, np.ndarra
         return pair
     names = [str(name) for name in (table if isinstance(table, Mapping) else _names(table) or ())]
     inputs, outputs = split_columns(names, target, what)
-    columns = {str(name): table[name] for name in (table if isinstance(table, Mapping) else _names(table) or ())}
+    columns = {
+        str(name): table[name] for name in (table if isinstance(table, Mapping) else _names(table) or ())
+    }
     return from_columns(columns, inputs, outputs, what)
 
 
@@ -118,7 +120,7 @@ _ANSWERS = ("y", "target", "targets", "output", "outputs", "label", "labels", "a
 
 
 def pick_pair(names: Sequence[str], target: Target | None, what: str) -> tuple[str, str]:
-    """Which of the arrays of a file are inputs and answers: x and y, or the two there are with ``target`` the answers."""
+    """Which arrays of a file are inputs and answers: x and y, or the only two, ``target`` the answers."""
     if target is None and {"x", "y"} <= set(names):
         return "x", "y"
     given = target if isinstance(target, str) else next((n for n in names if n.lower() in _ANSWERS), None)
