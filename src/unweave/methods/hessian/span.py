@@ -44,7 +44,8 @@ from unweave.methods.hessian.span_layers import (
 )
 from unweave.methods.hessian.span_shallow import ShallowFit, curvature_coefficients, fit_shallow, fit_units
 from unweave.probes.derivatives import Scheme
-from unweave.solve.levenberg_marquardt import Fit, Settings, fit_network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import Fit, fit_network
 from unweave.solve.polish import polish
 
 MOST_INPUTS = 64

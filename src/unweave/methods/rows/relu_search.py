@@ -20,8 +20,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout
 from unweave.students.forms import Form
 from unweave.students.prune import plan_removals, units_kept
 from unweave.students.starts import RIDGE, draw_start
