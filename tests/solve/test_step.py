@@ -11,9 +11,9 @@ from unweave.shallow.loss import ShallowLoss
 from unweave.shallow.stacked import StackSettings, minimise_stack
 from unweave.shallow.steps import ShallowProblem
 from unweave.solve.accelerated import AcceleratedProblem
-from unweave.solve.host import HostProblem
+from unweave.solve.descend import Settings, descend
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Settings, descend
+from unweave.solve.step import DenseProblem
 
 FAR = 300.0
 """Answers this large are out of reach of one step."""
@@ -30,7 +30,7 @@ def _host(layout, x, y):
     def residual(theta):
         return (layout.forward(theta, x) - y).ravel()
 
-    return HostProblem(residual, lambda t: (residual(t), layout.linearise(t, x)[1]), None, y.size)
+    return DenseProblem(residual, lambda t: (residual(t), layout.linearise(t, x)[1]), y.size)
 
 
 def _propose(problem, theta):

@@ -105,7 +105,7 @@ def landscape(
             progress=progress,
         )
     if figure is not None:
-        from unweave.shallow.figure import draw_landscape
+        from unweave.report.landscape import draw_landscape
 
         draw_landscape(grid, figure)
     if json is not None:

@@ -1,8 +1,8 @@
 """Levenberg-Marquardt for a stack of shallow networks at once, each run with its own data and damping.
 
 The step is that of ``shallow.steps`` (dual where parameters outnumber samples, primal otherwise) without geodesic
-acceleration; what it promises and Nielsen's damping are those of ``solve.step``. Small systems by the hundred are what a landscape needs:
-one call of LAPACK for all runs, and runs leave the stack as they end.
+acceleration; what it promises and Nielsen's damping are those of ``solve.step``. Small systems by the hundred are what
+a landscape needs: one call of LAPACK for all runs, and runs leave the stack as they end.
 """
 
 from __future__ import annotations

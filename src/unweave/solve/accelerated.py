@@ -1,4 +1,4 @@
-"""The steps of Levenberg-Marquardt on an accelerator: the formulas of ``levenberg_marquardt`` under ``jit``.
+"""The steps of Levenberg-Marquardt on an accelerator: the formulas of ``step`` under ``jit``.
 
 One function expands the problem at a point (residual, Jacobian, normal matrix), one proposes a damped and
 bent step from it. They are compiled once a layout and number of points; everything stays on the device, in

@@ -21,7 +21,8 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian.probe import HessianProbe
-from unweave.solve.levenberg_marquardt import Settings, fit_network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_network
 from unweave.solve.polish import polish
 
 LEAST_INPUTS = 30
