@@ -35,6 +35,7 @@ COMMANDS = {
     "fit": "Fit a network with one hidden layer to samples, with a certificate of global optimality.",
     "certify": "Say whether a trained network is a global minimum of its training loss.",
     "landscape": "Measure how often local search meets no spurious minimum, over a grid.",
+    "audit": "Identify a model behind one defence after the other and say how much of it comes back.",
     "serve": "Put a model behind an address on this machine, with or without a defence, to try an attack on it.",
     "demo": "Hide a network behind a function, find it again, and compare.",
     "reproduce": "Compute the tables and figures of the papers, as stated and by unweave.",
