@@ -88,9 +88,25 @@ class Meter:
             self._since = self._since if inside else None
 
     def snap(self, x: np.ndarray) -> np.ndarray:
-        """The inputs as the model will see them: rounded to float32 for a float32 model."""
+        """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
+
+        A point that only rounding has carried across the boundary is moved inside; others outside stay and are refused.
+        """
         x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
-        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x
+        seen = self._round(x)
+        if x.ndim != 2 or x.shape[1] != self.input_size:
+            return seen
+        rows = np.flatnonzero(~self.domain.contains(seen, 0.0))
+        if len(rows):
+            single = self.oracle.dtype == "float32"
+            rows = rows[self.domain.contains(x[rows], 2.0**-22 if single else 1e-12)]
+            moved = self._round(self.domain.nearest(x[rows], 2.0**-24 if single else 0.0))
+            inside = self.domain.contains(moved, 0.0)
+            seen[rows[inside]] = moved[inside]
+        return seen
+
+    def _round(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         """Answers (n, outputs) to the rows of ``x``; only rows never asked before are charged and sent."""
@@ -99,8 +115,7 @@ class Meter:
             raise InputError(f"expected questions of shape (n, {self.input_size}), got {x.shape}")
         if not np.all(np.isfinite(x)):
             raise InputError("a question contains NaN or infinity")
-        # A float32 model rounds its inputs, and may carry a point of the boundary across it.
-        inside = self.domain.contains(x, 2.0**-23 if self.oracle.dtype == "float32" else 1e-12)
+        inside = self.domain.contains(x, 0.0)
         if not np.all(inside):
             raise OutsideDomain(
                 f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"

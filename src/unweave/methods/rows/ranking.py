@@ -6,7 +6,8 @@ import numpy as np
 
 from unweave.evidence.rows import Samples
 from unweave.methods.base import PIECEWISE_LINEAR, RELU_LIKE, Serves, Traits
-from unweave.solve.levenberg_marquardt import Settings, fit_layout
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_layout
 from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.standard import Standard
