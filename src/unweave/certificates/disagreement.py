@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.certificates.base import Check
 from unweave.certificates.places import (
     far_points,
     mixed_radii,
@@ -41,6 +42,7 @@ CONFIDENCE = 0.95
 EXACT, LOOSEST = 1e-9, 0.1
 """Relative difference that exact answers allow, and the largest that any do."""
 MOST_QUESTIONS = 5000
+DISAGREEMENT = "search for disagreement"
 NUM_SUSPECTS = 8
 
 
@@ -90,6 +92,25 @@ class Disagreement:
             f"active on less than {' and '.join(kinds)}"
         )
 
+    def check(self) -> Check:
+        """The search as one of a certificate's checks."""
+        figures = {
+            "num_questions": float(self.num_questions),
+            "largest": self.largest,
+            "rare_directions": self.rare_directions,
+            "rare_patterns": self.rare_patterns,
+        }
+        if np.isfinite(self.thinnest_slab):
+            figures["thinnest_slab"] = self.thinnest_slab
+        return Check(
+            DISAGREEMENT,
+            not self.found if self.num_questions else None,
+            figures,
+            self.describe(),
+            self.describe() if self.found else "",
+            local=True,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """The figures as JSON; the suspects stay behind."""
         record = {name: value for name, value in vars(self).items() if name != "suspects"}
@@ -105,7 +126,7 @@ def search_disagreement(
     network: Network, meter: Meter, precision: Precision, rng: np.random.Generator
 ) -> Disagreement:
     """Ask where model and ``network`` may differ, charged to the stage ``certificate``, within domain and budget."""
-    kinked = is_kinked(network)
+    kinked = network.is_piecewise_linear
     counts = _plan(network, kinked, meter.ledger.left)
     scale = own_scale(network)
     bounded = not np.isinf(meter.domain.reach(meter.input_size))
@@ -149,10 +170,10 @@ def search_disagreement(
     )
 
 
-def is_kinked(network: Network) -> bool:
-    return bool(network.hidden) and all(
-        name.startswith(("relu", "leaky_relu")) for name in network.hidden_activations
-    )
+def may_hide(network: Network, meter: Meter) -> bool:
+    """Whether a unit may be rarely active: above other units with kinks, or in a domain that ends."""
+    bounded = not np.isinf(meter.domain.reach(meter.input_size))
+    return network.is_piecewise_linear and not network.is_open and (len(network.hidden) > 1 or bounded)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ the first hidden layer is returned, open above (``relu_open``).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -81,7 +81,7 @@ class ReluLayers:
                     return describe_planes(inquiry, first, str(spent), rng)
                 if finding.network is None:
                     raise
-                return finding
+                return replace(finding, reason=f"{finding.reason}; {spent}")
             if finding.network is not None:
                 return finding
             finding = describe_planes(inquiry, first, finding.reason, rng)
