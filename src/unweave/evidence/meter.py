@@ -90,7 +90,7 @@ class Meter:
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
 
-        A point that only rounding has carried across the boundary is moved inside; others outside are refused.
+        A point that only rounding has carried across the boundary is moved inside; others outside stay and are refused.
         """
         x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
         seen = self._round(x)
