@@ -34,8 +34,6 @@ def identify(
 ) -> int:
     """Recover the weights of a model from its answers alone.
 
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
-
     Parameters
     ----------
     model

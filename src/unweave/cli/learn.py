@@ -22,8 +22,6 @@ def learn(
 ) -> int:
     """Recover a network from recorded inputs and answers, without access to the model.
 
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
-
     Parameters
     ----------
     data
