@@ -62,7 +62,7 @@ def identify(
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     with StageProgress(quiet=quiet) as progress:
         found = run(

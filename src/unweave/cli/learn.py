@@ -45,7 +45,7 @@ def learn(
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.learning import learn as run
+    from unweave.run import learn as run
 
     with StageProgress(quiet=quiet, unit="rows") as progress:
         found = run(

@@ -119,7 +119,7 @@ def _far_biases(cell: Cell) -> list[Measured]:
             units = recover_from_moments(moments, num_units=m - num_far, as_stated=True, rng=rng).units
             network = learn_improper(_rows(truth, count // 2, rng), units).network
     else:
-        from unweave.learning import learn
+        from unweave.run import learn
 
         x = rng.standard_normal((count, d))
         with watch.running():
@@ -152,7 +152,7 @@ def _signs(cell: Cell) -> list[Measured]:
             found = recover_from_moments(tensors, order=2, num_units=m, as_stated=True, rng=rng)
         doubted, network = not np.all(found.signs_determined), found.network
     else:
-        from unweave.learning import learn
+        from unweave.run import learn
 
         x = rng.standard_normal((4000, d))
         with watch.running():
@@ -179,7 +179,7 @@ def _rows(truth: ReluUnits, count: int, rng: np.random.Generator):
 
 
 def _learn(x: np.ndarray, y: np.ndarray, seed: int, watch: Stopwatch) -> ReluUnits:
-    from unweave.learning import learn
+    from unweave.run import learn
 
     with watch.running():
         network = learn(x, y, activation="relu", seed=seed).network

@@ -110,8 +110,8 @@ def _landscape(cell: Cell) -> list[Measured]:
 
 
 def _learn(cell: Cell) -> list[Measured]:
-    from unweave.learning import learn
     from unweave.methods.high_threshold.method import HighThreshold
+    from unweave.run import learn
 
     x, y, rows, _, watch = _sampled(cell)
     with watch.running():

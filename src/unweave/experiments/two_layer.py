@@ -128,7 +128,7 @@ def _found(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple[Stat
 
 @lru_cache(maxsize=4)
 def _identified(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple[Identification, float]:
-    from unweave.pipeline import identify
+    from unweave.run import identify
 
     truth, watch = _drawn(scenario, m0, m1, trial, seed), Stopwatch()
     with watch.running():
