@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import NOWHERE, AllowPickle, Debug, Outputs, Quiet, parse_domain, parse_numbers
+from unweave.cli.options import NOWHERE, AllowPickle, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -31,7 +31,6 @@ def identify(
     served: ServedOptions = _PLAIN,
     quiet: Quiet = False,
     allow_pickle: AllowPickle = False,
-    debug: Debug = False,
 ) -> int:
     """Recover the weights of a model from its answers alone.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unweave.cli.options import NOWHERE, Debug, Outputs, Quiet, parse_numbers
+from unweave.cli.options import NOWHERE, Outputs, Quiet, parse_numbers
 
 
 def learn(
@@ -20,7 +20,6 @@ def learn(
     engine: str | None = None,
     outputs: Outputs = NOWHERE,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Recover a network from recorded inputs and answers, without access to the model.
 
