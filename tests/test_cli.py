@@ -184,7 +184,7 @@ def test_the_demonstration_finds_its_network(capsys):
 
 def test_interruption_is_one_line_and_status_130(tmp_path):
     code = (
-        "import sys, unweave.pipeline as p\n"
+        "import sys, unweave.run as p\n"
         "import _thread\n"
         "from unweave.cli import main\n"
         "def f(x):\n"

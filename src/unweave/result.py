@@ -175,11 +175,11 @@ class Identification:
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         if self.precision is not None and self.ledger.unit == "rows" and self.precision.kind == "noisy":
             answers += f" (standard deviation {self.precision.noise:.3g})"
-        if c.fraction_outside >= 1 and "num_planes_confirmed" in c.checks:
-            shown, missing = (int(c.checks[f"num_planes_{kind}"]) for kind in ("confirmed", "unconfirmed"))
+        if c.fraction_outside >= 1 and c.checks:  # nothing but places of kinks could be compared
+            seen = "; ".join(check.words for check in c.checks)
             return (
-                f"{word} on {c.num_points:,} kinks of fresh lines: {shown} of {shown + missing} first-layer "
-                f"hyperplanes show, off by at most {c.max_relative_error:.1e}{answers}"
+                f"{word} on {c.num_points:,} kinks of fresh lines: {seen}, off by at most "
+                f"{c.max_relative_error:.1e}{answers}"
             )
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "

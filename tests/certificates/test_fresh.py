@@ -10,10 +10,17 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave import pipeline
+from unweave.certificates.certificate import NUM_POINTS
+from unweave.certificates.queries import certify
+from unweave.core.domains import Ball
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding
-from unweave.methods.choose import METHODS, Choice
+from unweave.evidence.precision import Precision
+from unweave.methods.base import Finding, Serves
+from unweave.methods.choose import Choice
+from unweave.methods.registry import entries
+from unweave.models.resolve import resolve
+from unweave.run import driver, queries, signatures
 
 
 def rows_of(x: np.ndarray) -> set[bytes]:
@@ -38,7 +45,7 @@ class Spy(Meter):
 
 @pytest.fixture
 def spy(monkeypatch):
-    monkeypatch.setattr(pipeline, "Meter", Spy)
+    monkeypatch.setattr(signatures, "Meter", Spy)
     Spy.certified, Spy.fitted = set(), set()
     return Spy
 
@@ -61,10 +68,14 @@ class Narrowly:
     network: unweave.Network
     name: str = "narrowly"
     num_points: int = field(default=40)
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES)
+
+    def suits(self, traits):
+        return ""
 
     def recover(self, meter, problem):
         with meter.stage("points"):
-            meter.ask(problem.rng(1).standard_normal((self.num_points, meter.input_size)))
+            meter.ask(problem.rng("points").standard_normal((self.num_points, meter.input_size)))
         return Finding(self.network)
 
 
@@ -75,8 +86,8 @@ def test_two_methods_that_narrowly_fail_are_judged_on_points_of_their_own(spy, m
         Choice(Narrowly(wrong, "first"), ("tanh",), ""),
         Choice(Narrowly(wrong, "second"), ("tanh",), ""),
     ]
-    monkeypatch.setattr(pipeline, "choose", lambda *args: choices)
-    monkeypatch.setattr(pipeline, "weighted_polish", lambda network, x, y, *rest, **options: network)
+    monkeypatch.setattr(driver, "choose", lambda traits: choices)
+    monkeypatch.setattr(queries, "weighted_polish", lambda network, x, y, *rest, **options: network)
     found = unweave.identify(truth)
     assert not found.identified
     assert found.ledger.by_stage["certificate"] == 4 * 200
@@ -84,7 +95,7 @@ def test_two_methods_that_narrowly_fail_are_judged_on_points_of_their_own(spy, m
     assert not spy.certified & spy.fitted
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", [entry.name for entry in entries(Evidence.QUERIES)])
 def test_no_fit_of_a_method_sees_a_point_of_the_certificate(spy, method):
     found = unweave.identify(model_for(method), method=method)
     assert found.certificate is not None, found.verdict()
@@ -92,9 +103,11 @@ def test_no_fit_of_a_method_sees_a_point_of_the_certificate(spy, method):
     assert not spy.certified & spy.fitted
 
 
-def test_one_input_whose_edge_is_two_points_is_certified_on_distinct_ones(spy):
+def test_one_input_whose_edge_is_two_points_is_certified_on_distinct_ones():
     truth = random_network((1, 3, 1), "tanh", 1)
-    found = unweave.identify(truth, domain=unweave.Ball(3.0))
-    assert found.certificate is not None, found.verdict()
-    assert not spy.certified & spy.fitted
-    assert found.ledger.by_stage["certificate"] == len(spy.certified) == found.certificate.num_points
+    meter = Meter(resolve(truth), domain=Ball(3.0))
+    seen = np.array([[-3.0], [0.0], [3.0]])
+    meter.ask(seen)
+    certificate = certify(truth, meter, Precision(1e-16, 1.0, "float64"), np.random.default_rng(0))
+    assert certificate.num_points == NUM_POINTS == meter.ledger.by_stage["certificate"]
+    assert np.array_equal(meter.transcript()[0], seen)

@@ -20,9 +20,6 @@ def certify(
 ) -> int:
     """Say what can be proved about a trained network as a minimum of its loss.
 
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
-
     Parameters
     ----------
     network

@@ -23,7 +23,7 @@ def demo(
     from unweave.comparison import compare as align
     from unweave.core.progress import StageProgress
     from unweave.demo import paper_network
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     truth = paper_network(seed=seed)
     print(

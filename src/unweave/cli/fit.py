@@ -29,9 +29,6 @@ def fit(
 ) -> int:
     """Fit a network with one hidden layer to samples and say what is proved about it.
 
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
-
     Parameters
     ----------
     data

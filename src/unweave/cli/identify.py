@@ -34,8 +34,6 @@ def identify(
 ) -> int:
     """Recover the weights of a model from its answers alone.
 
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
-
     Parameters
     ----------
     model
@@ -65,7 +63,7 @@ def identify(
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     with StageProgress(quiet=quiet) as progress:
         found = run(

@@ -22,8 +22,6 @@ def learn(
 ) -> int:
     """Recover a network from recorded inputs and answers, without access to the model.
 
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
-
     Parameters
     ----------
     data
@@ -48,7 +46,7 @@ def learn(
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.learning import learn as run
+    from unweave.run import learn as run
 
     with StageProgress(quiet=quiet, unit="rows") as progress:
         found = run(

@@ -116,6 +116,11 @@ class Network:
         return self.upper is not None
 
     @property
+    def is_piecewise_linear(self) -> bool:
+        """Whether every hidden unit is a (leaky) relu, and there are some."""
+        return bool(self.hidden) and all(act.get(name).degree == 1 for name in self.hidden_activations)
+
+    @property
     def hidden(self) -> tuple[int, ...]:
         """Widths of the hidden layers."""
         return tuple(len(w) for w in self.weights[: self._num_hidden])

@@ -160,6 +160,11 @@ class Meter:
         x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
         return x, np.array([self._y[i] for i in chosen]).reshape(len(chosen), self.output_size)
 
+    def answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
+        x = np.array(self._x).reshape(len(self._x), self.input_size)
+        return x, np.array(self._y).reshape(len(self._y), self.output_size)
+
     def is_new(self, x: np.ndarray) -> np.ndarray:
         """Which rows of ``x`` were never asked, and are not the repetition of an earlier row."""
         keys = [row.tobytes() for row in np.ascontiguousarray(self.snap(x))]
