@@ -5,7 +5,7 @@ activation pattern it is linear in its parameters. A student half as wide again 
 in about half of all cases at four rows a parameter. One that has stalled holds most of the true kinks already, so
 its least useful units (``students.prune``) are replaced by random ones and the fit goes on: two or three repairs do
 what eight restarts do. Where the width is not known it grows by two fifths from rung to rung, each student starting
-from the last; where moments of the rows show kinks (``relu_samples_moments``), it starts from these.
+from the last; where moments of the rows show kinks (``relu_moments``), it starts from these.
 
 Exact rows end at a rounding residual. Noisy ones end at a level that wider students no longer lower, measured on
 other rows; a misfit keeps falling instead. Everything is bounded by ``Effort``.
