@@ -20,6 +20,7 @@ def identify(
     activation: str = "auto",
     hidden: str | None = None,
     budget: int | None = None,
+    time_limit: float | None = None,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     method: str = "auto",
@@ -44,6 +45,8 @@ def identify(
         Widths of the hidden layers, comma separated: 30,9. Found when not given.
     budget
         Most queries that may be asked; never exceeded.
+    time_limit
+        Seconds for the whole run; it ends with the best of what is known.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -70,6 +73,7 @@ def identify(
             activation=activation,
             hidden=widths,
             budget=budget,
+            time_limit=time_limit,
             domain=domain,
             method=method,
             input_size=input_size,

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
+from unweave.core.deadline import Deadline
 from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
@@ -36,6 +37,7 @@ class Wishes:
     """None: choose."""
     seed: int
     engine: Executor | str | None
+    deadline: Deadline
 
 
 class Side(Protocol):
@@ -80,6 +82,10 @@ def drive(side: Side, wishes: Wishes) -> Identification:
             best = found if best is None else _better(best, found)
             if best.identified or conclusive or side.ledger.left == 0:
                 break
+            if wishes.deadline.passed:
+                late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
+                best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
+                break
     except BudgetSpent as error:
         if best is None:
             method = "" if choice is None else choice.method.name
@@ -105,7 +111,14 @@ def _attempt(
     """What one method finds and what may be claimed of it; also whether its reason rules out every other method."""
     precision = side.precision
     assert precision is not None
-    problem = Problem(choice.activations, wishes.hidden, precision, wishes.seed, engine=wishes.engine)
+    problem = Problem(
+        choice.activations,
+        wishes.hidden,
+        precision,
+        wishes.seed,
+        engine=wishes.engine,
+        deadline=wishes.deadline,
+    )
     base = Identification(
         outcome=Outcome.NOT_IDENTIFIED,
         method=choice.method.name,

@@ -77,7 +77,8 @@ class ReluSamples:
                 rows.affine, reason="the answers are an affine function of x: there are no hidden units"
             )
         samples.report("search for kinks")
-        search = rows.search(problem.rng("search for kinks"), self.effort)
+        effort = replace(self.effort, time_limit=problem.within(self.effort.time_limit))
+        search = rows.search(problem.rng("search for kinks"), effort)
         if self.moments and moments_pay(samples):
             samples.report("moments")
             kinks = kinks_from_moments(samples, problem.rng("moments"))
