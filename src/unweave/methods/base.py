@@ -41,6 +41,8 @@ class Serves:
     """Further ones, tried only when the user names them."""
     gaussian: bool = False
     """Whether inputs of rows that are not Gaussian are worth a warning."""
+    suspects: bool = False
+    """Whether it looks again where it is told that its network and the model differ (``Problem.suspects``)."""
 
     def candidates(self, activation: str) -> tuple[str, ...]:
         """What to try when the user names ``activation``, or "auto"."""
@@ -117,6 +119,8 @@ class Problem:
     """Most hidden layers a method may try when ``hidden`` is not given."""
     engine: Executor | str | None = None
     """Where independent fits may run side by side."""
+    suspects: np.ndarray | None = field(default=None, compare=False)
+    """Points (n, d) near which the network that the method found before, on the same questions, is not the model."""
 
     def rng(self, *purpose: str | int) -> np.random.Generator:
         """A generator of its own for each named purpose, so that stages do not disturb each other."""
