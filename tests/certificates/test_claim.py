@@ -15,7 +15,7 @@ from unweave.certificates.answers import ANSWERS
 from unweave.certificates.base import Check
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
-from unweave.certificates.disagreement import DISAGREEMENT
+from unweave.certificates.disagreement import SEARCH
 from unweave.core.errors import Outcome
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
@@ -119,7 +119,7 @@ def test_a_unit_that_is_rarely_active_is_not_missed_quietly(seed):
     assert found.outcome is Outcome.PARTLY
     whole = unweave.identify(truth, method=Told(Finding(truth)))
     assert whole.certificate is not None
-    check = whole.certificate.check(DISAGREEMENT)
+    check = whole.certificate.check(SEARCH)
     assert check is not None
     assert check.passed
     assert "could hide" in check.words

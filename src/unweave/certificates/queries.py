@@ -8,8 +8,8 @@ a hyperplane, even the model's own rounding moves the answer by that much times 
 *What follows.* If all n points drawn from the domain agree, then with 95 % confidence the fraction of the domain
 where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
 
-*Further checks* where functions have kinks or jumps, those the method has named, and, where a unit may be rarely
-active, a search for places where model and network disagree.
+*Further checks* where functions have kinks or jumps, a search for places of disagreement, and those the method has
+named.
 
 *Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter
 at the measured noise level. Units whose parameters it does not determine are named.
@@ -23,7 +23,7 @@ import numpy as np
 
 from unweave.certificates.base import Check, FreshQueries, Wanted
 from unweave.certificates.certificate import EXACT, NUM_POINTS, Certificate, name_units
-from unweave.certificates.disagreement import may_hide, search_disagreement
+from unweave.certificates.disagreement import check_disagreement
 from unweave.certificates.first_layer import PLANE_ERROR, check_planes
 from unweave.certificates.kinks import check_kinks
 from unweave.certificates.steps import check_faces
@@ -67,10 +67,11 @@ def certify(
         checks += check_kinks(network, fresh, tolerance)
     if steps:
         checks += check_faces(network, fresh)
+    suspects = np.zeros((0, network.input_size))
+    if not steps:
+        search, suspects = check_disagreement(network, fresh, (x, y))
+        checks += search
     checks += [check.make(network, fresh) for check in wanted]
-    agrees = np.all(errors <= tolerance) and all(check.passed is not False for check in checks)
-    if agrees and may_hide(network, meter):
-        checks.append(search_disagreement(network, meter, precision, rng).check())
     return Certificate.of_errors(
         errors,
         from_domain,
@@ -84,6 +85,7 @@ def certify(
             "answers": y,
             "outputs": network(x),
             "errors": errors,
+            **({"suspects": suspects} if len(suspects) else {}),
             **({} if deviations is None else {"deviations": deviations}),
         },
     )

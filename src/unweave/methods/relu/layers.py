@@ -51,7 +51,7 @@ class ReluLayers:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
     max_rounds: int = 6
     max_seconds: float = 180.0
 
@@ -75,7 +75,7 @@ class ReluLayers:
                     continue
                 with meter.stage("first layer"):
                     first = sharpen_first_layer(inquiry, first, rng)
-                finding = self._attempt(inquiry, first, rng, deadline)
+                finding = self._attempt(inquiry, first, rng, deadline, problem.suspects)
             except BudgetSpent as spent:  # a first layer that is known stays so
                 if first is not None:
                     return describe_planes(inquiry, first, str(spent), rng)
@@ -90,7 +90,12 @@ class ReluLayers:
         return finding
 
     def _attempt(
-        self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator, deadline: float
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        rng: np.random.Generator,
+        deadline: float,
+        suspects: np.ndarray | None,
     ) -> Finding:
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
@@ -105,7 +110,7 @@ class ReluLayers:
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
                 stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)
-            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng)
+            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
             if not wrong:
                 return stack.finding(0.0)
             num_hopeless = num_hopeless + 1 if wrong > HOPELESS else 0
@@ -175,7 +180,13 @@ class ReluLayers:
         return units
 
     def _look_for_more(
-        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        second: SecondLayer,
+        stack: Stack,
+        rng: np.random.Generator,
+        suspects: np.ndarray | None,
     ) -> tuple[float, Planes]:
         """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
         domain, d = inquiry.meter.domain, inquiry.input_size
@@ -184,6 +195,8 @@ class ReluLayers:
             x = _spread_points(
                 inquiry, first, second.orientation, max(300, min(600, 30 * len(first.planes))), rng
             )
+            if suspects is not None:
+                x = np.concatenate([x, suspects])
             miss, bars = residual.ask(x)
             size = np.max(np.abs(miss), axis=1)
             allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
