@@ -27,13 +27,23 @@ from unweave.models.onnx_file import (
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-_ACTIVATIONS = {"Relu": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "Erf": "erf", "Exp": "exp"}
+_ACTIVATIONS = {
+    "Erf": "erf",
+    "Exp": "exp",
+    "HardSwish": "hardswish",
+    "Mish": "mish",
+    "Relu": "relu",
+    "Sigmoid": "sigmoid",
+    "Softsign": "softsign",
+    "Tanh": "tanh",
+}
 _PASSED = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Cast", "CastLike"}
 _ELEMENTWISE = {
     "Abs",
     "Add",
     "Cast",
     "CastLike",
+    "Celu",
     "Clip",
     "Constant",
     "Div",
@@ -43,6 +53,8 @@ _ELEMENTWISE = {
     "Gelu",
     "Greater",
     "GreaterOrEqual",
+    "HardSigmoid",
+    "HardSwish",
     "Identity",
     "LeakyRelu",
     "Less",
@@ -50,15 +62,18 @@ _ELEMENTWISE = {
     "Log",
     "Max",
     "Min",
+    "Mish",
     "Mul",
     "Neg",
     "Not",
     "Pow",
     "Reciprocal",
     "Relu",
+    "Selu",
     "Sigmoid",
     "Sign",
     "Softplus",
+    "Softsign",
     "Sqrt",
     "Sub",
     "Tanh",
@@ -145,11 +160,11 @@ class _Walk:
             return _ACTIVATIONS[kind]
         if kind == "Softplus":
             return "softplus"
-        if kind in ("LeakyRelu", "Elu"):
-            alpha = options["alpha"].f if "alpha" in options else {"LeakyRelu": 0.01, "Elu": 1.0}[kind]
+        if kind in ("LeakyRelu", "Elu", "Celu"):
+            alpha = options["alpha"].f if "alpha" in options else 0.01 if kind == "LeakyRelu" else 1.0
             # Attributes are float32; a float64 graph computes with the rounded number, so that is its slope.
             alpha = float(str(np.float32(alpha))) if self.single else alpha
-            return f"{'elu' if kind == 'Elu' else 'leaky_relu'}({alpha!r})"
+            return f"{'leaky_relu' if kind == 'LeakyRelu' else kind.lower()}({alpha!r})"
         if kind == "Gelu":
             return "gelu_tanh" if "approximate" in options and options["approximate"].s == b"tanh" else "gelu"
         if kind in _ELEMENTWISE:
@@ -196,7 +211,7 @@ class _Walk:
             [numpy_helper.from_array(self.constants[key], key) for key in sorted(used)],
         )
         model = helper.make_model(graph, opset_imports=self.model.opset_import)
-        grid = np.linspace(-4.03, 4.07, 82).astype(np.float32 if self.single else np.float64)
+        grid = np.linspace(-8.03, 8.07, 162).astype(np.float32 if self.single else np.float64)
         column = np.repeat(grid[:, None], self.chain.width, axis=1)
         values = np.asarray(make_reference_evaluator(model)({self.current: column})[0], dtype=np.float64)
         if values.shape == column.shape:
