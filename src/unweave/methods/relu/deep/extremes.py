@@ -1,0 +1,78 @@
+"""Points and lines where rare units show: the known features are pushed into few directions, offline."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.core.domains import Domain
+from unweave.methods.relu.deep.known import Known
+from unweave.probes.lines import Lines, draw_lines, line_through
+
+
+def spread_points(domain: Domain, num: int, d: int, rng: np.random.Generator, spread: float = 1.0) -> np.ndarray:
+    """Points at several scales around the origin, or of a bounded domain."""
+    if is_bounded(domain, d):
+        return domain.sample(num, d, rng)
+    return rng.standard_normal((num, d)) * np.exp(spread * rng.standard_normal((num, 1)))
+
+
+def is_bounded(domain: Domain, d: int) -> bool:
+    return not bool(np.all(domain.contains(1e7 * np.eye(d))))
+
+
+def random_lines(domain: Domain, num: int, d: int, rng: np.random.Generator) -> Lines:
+    """Lines through points at several scales."""
+    if is_bounded(domain, d):
+        return draw_lines(domain, num, d, rng)
+    through = spread_points(domain, num, d, rng, 0.7)
+    directions = rng.standard_normal((num, d))
+    return whole_lines(through, directions)
+
+
+def whole_lines(origins: np.ndarray, directions: np.ndarray, far: float = 1e4) -> Lines:
+    """Lines of an unbounded domain, followed to ``far`` times their own scale."""
+    directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    scale = np.maximum(np.linalg.norm(origins, axis=1), 1e-3)
+    return Lines(origins, directions, -far * scale, far * scale, scale)
+
+
+def extreme_points(
+    known: Known, num: int, domain: Domain, rng: np.random.Generator, *, num_draws: int = 3000, num_steps: int = 60
+) -> np.ndarray:
+    """Points at which one or two features are large and all others small: maxima of (c . h) / |h|, c mostly -1."""
+    d, n, keep = known.input_size, known.width, 6
+    x = spread_points(domain, num_draws, d, rng)
+    h = known.features(x)
+    h = h / (np.linalg.norm(h, axis=1, keepdims=True) + 1e-9)
+    signs = -np.ones((num, n))
+    first = rng.permutation(num) % n
+    signs[np.arange(num), first] = 1.0
+    second = (first + rng.integers(1, max(n, 2), size=num)) % n
+    pairs = rng.uniform(size=num) < 0.5
+    signs[pairs, second[pairs]] = 1.0
+    score = signs @ h.T
+    top = np.argpartition(-score, keep - 1, axis=1)[:, :keep]
+    best, value = x[top].reshape(-1, d), np.take_along_axis(score, top, axis=1).ravel()
+    wanted = np.repeat(signs, keep, axis=0)
+    bounded = is_bounded(domain, d)
+    for _ in range(num_steps):
+        size = np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(d) + (1e-3 if not bounded else 0.0)
+        trial = best + rng.standard_normal(best.shape) * size * 0.5 * rng.uniform(size=(len(best), 1)) ** 2
+        h = known.features(trial)
+        now = np.sum(wanted * h, axis=1) / (np.linalg.norm(h, axis=1) + 1e-9)
+        better = now > value
+        if bounded:
+            better &= domain.contains(trial)
+        best[better], value[better] = trial[better], now[better]
+    pick = np.argmax(value.reshape(num, keep), axis=1)
+    return best.reshape(num, keep, d)[np.arange(num), pick]
+
+
+def extreme_lines(known: Known, num: int, domain: Domain, rng: np.random.Generator) -> Lines:
+    """Lines through pairs of extreme points."""
+    points = extreme_points(known, 2 * num, domain, rng)
+    a, b = points[:num], points[num:]
+    if is_bounded(domain, known.input_size):
+        return line_through(domain, a, b)
+    a = a * (np.linalg.norm(b, axis=1) / np.maximum(np.linalg.norm(a, axis=1), 1e-9))[:, None]
+    return whole_lines((a + b) / 2 + 1e-3 * rng.standard_normal(a.shape), b - a)
