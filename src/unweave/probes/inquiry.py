@@ -41,6 +41,8 @@ class Inquiry:
     slope: float
     """Typical growth of the outputs with |x|."""
     model: Model | None = None
+    window: float = 0.0
+    """Half width around a kink in which the answers follow neither side: 0 for relu, not for its smooth kin far out."""
 
     @property
     def input_size(self) -> int:
@@ -75,7 +77,9 @@ class Inquiry:
         return replace(self, model=model)
 
 
-def open_inquiry(meter: Meter, precision: Precision, rng: np.random.Generator, num_pairs: int = 4) -> Inquiry:
+def open_inquiry(
+    meter: Meter, precision: Precision, rng: np.random.Generator, num_pairs: int = 4, *, window: float = 0.0
+) -> Inquiry:
     """Measure the growth of the outputs on a few pairs of points and set the error bars."""
     x = meter.domain.sample(2 * num_pairs, meter.input_size, rng)
     answers = meter.ask(x)
@@ -89,4 +93,5 @@ def open_inquiry(meter: Meter, precision: Precision, rng: np.random.Generator, n
         relative=max(precision.relative if exact else 0.0, floor),
         noise=0.0 if exact else precision.noise,
         slope=float(np.max(rise / np.maximum(apart, 1e-300))),
+        window=window,
     )

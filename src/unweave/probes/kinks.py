@@ -2,7 +2,8 @@
 
 An interval carries the straight line that the function follows at either end. Equal lines: no kink inside.
 Otherwise the two lines meet at t*; if the function follows the left line just before t*, the right one just after
-it, and both at t* itself, there is exactly one kink. Anything else is split and looked at again. Two kinks that
+it, and both at t* itself, there is exactly one kink. Anything else is split and looked at again. A smooth kink follows
+neither line within its window, so that t* itself is not asked then. Two kinks that
 cancel exactly escape; on a random line that has probability zero. About six queries a kink.
 """
 
@@ -79,7 +80,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
     for _ in range(max_rounds):
         asking: list[tuple[_Interval, list[float]]] = []
         for interval in work:
-            step = _next_question(interval, lines, fraction)
+            step = _next_question(interval, lines, fraction, inquiry.window)
             if step is None:
                 continue
             if not step:
@@ -93,7 +94,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
         for interval, ts in asking:
             part, bar = values[start : start + len(ts)], bars[start : start + len(ts)]
             start += len(ts)
-            work.extend(_digest(interval, ts, part, bar, found))
+            work.extend(_digest(interval, ts, part, bar, found, inquiry.window))
     else:
         for interval in work:
             unresolved[interval.line].append((interval.left.t + interval.right.t) / 2)
@@ -136,13 +137,13 @@ def _follows(tangent: _Tangent, t: float, value: np.ndarray, bar: float) -> bool
     return bool(np.max(np.abs(tangent.at(t) - value)) <= SAFETY * (tangent.error(t) + bar))
 
 
-def _next_question(interval: _Interval, lines: Lines, fraction: float) -> list[float] | None:
+def _next_question(interval: _Interval, lines: Lines, fraction: float, window: float) -> list[float] | None:
     """What to ask about an interval: None when it has no kink, [] when it is too short to go on."""
     left, right, length = interval.left, interval.right, interval.length
     if interval.meeting is not None:
         return [interval.meeting]
     place = abs(left.t) + abs(right.t) + lines.scale[interval.line]
-    if length < 1e-11 * place or interval.depth > 60:
+    if length < max(1e-11 * place, 6 * window) or interval.depth > 60:
         return []
     if max(left.step, right.step) > max(0.025, 5 * fraction) * length:  # the steps reach over too much of it
         return [left.t, left.t + fraction * length, right.t, right.t - fraction * length]
@@ -150,7 +151,7 @@ def _next_question(interval: _Interval, lines: Lines, fraction: float) -> list[f
         return None
     t = _meet(left, right)
     if t is not None and left.t < t < right.t:
-        margin = fraction * min(length, lines.scale[interval.line] + abs(t))
+        margin = max(fraction * min(length, lines.scale[interval.line] + abs(t)), 2 * window)
         if left.t + 2 * margin < t < right.t - 2 * margin:
             return [t - margin / 2, t + margin / 2]
     t = lines.middle(interval.line, left.t, right.t)
@@ -166,7 +167,7 @@ def _meet(left: _Tangent, right: _Tangent) -> float | None:
 
 
 def _digest(
-    interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found
+    interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found, window: float
 ) -> list[_Interval]:
     """What is left of an interval after its questions were answered."""
     left, right, depth = interval.left, interval.right, interval.depth + 1
@@ -200,6 +201,9 @@ def _digest(
         outer = _tangent([ts[1], right.t], np.stack([values[1], right.value]), np.array([bars[1], right.bar]))
         meeting = _meet(inner, outer)
         if meeting is not None and ts[0] < meeting < ts[1]:
+            if window:
+                found[interval.line].append((meeting, outer.slope - inner.slope))
+                return []
             return [_Interval(interval.line, inner, outer, meeting=meeting, depth=depth)]
     return [
         _Interval(interval.line, left, node, depth=depth),

@@ -101,7 +101,7 @@ def _find_places(
             1 + 0.1 * np.linalg.norm(x, axis=1)
         )
         best = int(np.argsort(-score)[min(failures[j], len(score) - 1)])
-        if score[best] <= 1e-9:
+        if score[best] <= max(1e-9, 20 * inquiry.window):
             continue
         along = side_on[best] / flat[best]
         normal = -unit.sides[j] * planes.normals[j]
