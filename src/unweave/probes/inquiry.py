@@ -55,7 +55,7 @@ class Inquiry:
     @property
     def coarse(self) -> bool:
         """Whether answers are too rough for very short differences (float32, noise)."""
-        return self.relative > 1e-11
+        return self.relative > 1e-11 or self.noise > 0
 
     def ask(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Answers (n, k) to the rows of ``x``, less the model's, and their error bars (n,)."""
@@ -86,12 +86,16 @@ def open_inquiry(
     x = meter.snap(x)
     apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
     rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
-    floor = 1.2e-7 if meter.oracle.dtype == "float32" else 5e-16
+    slope = float(np.max(rise / np.maximum(apart, 1e-300)))
+    floor = 2e-8 if meter.oracle.dtype == "float32" or precision.kind == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
+    # the precision was measured near by; the first points of any domain are near ones
+    size = np.max(np.abs(answers), axis=1) + slope * np.linalg.norm(x, axis=1)
+    size = float(np.median(size[:num_pairs]))
     return Inquiry(
         meter,
-        relative=max(precision.relative if exact else 0.0, floor),
+        relative=max(1.5 * precision.noise / size if exact and size > 0 else 0.0, floor),
         noise=0.0 if exact else precision.noise,
-        slope=float(np.max(rise / np.maximum(apart, 1e-300))),
+        slope=slope,
         window=window,
     )

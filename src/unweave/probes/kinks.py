@@ -29,6 +29,14 @@ class Kinks:
     """Places where kinks are too close to be told apart."""
     asked: np.ndarray
     answers: np.ndarray
+    place_errors: np.ndarray | None = None
+    """Standard error of each position, where it was measured (``probes.scan``)."""
+    jump_errors: np.ndarray | None = None
+    """Standard error of an entry of each jump."""
+    reaches: np.ndarray | None = None
+    """(n, 2) parameters: how far the straight runs on both sides of each kink go."""
+    gaps: np.ndarray | None = None
+    """(n, 2) ends of the unresolved stretches."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +72,15 @@ class _Interval:
 
 
 def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds: int = 200) -> list[Kinks]:
-    """The kinks along each of ``lines``. All open intervals of all lines are asked in one batch a round."""
-    fraction = 0.05 if inquiry.coarse else 2e-3
+    """The kinks along each of ``lines``. All open intervals of all lines are asked in one batch a round.
+
+    Rough answers are scanned instead, by least squares over longer stretches (``probes.scan``).
+    """
+    if inquiry.coarse:
+        from unweave.probes.scan import scan_lines  # it returns the kinks of this file
+
+        return scan_lines(inquiry, lines)
+    fraction = 2e-3
     record: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
     found: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
     unresolved: list[list[float]] = [[] for _ in range(len(lines))]
