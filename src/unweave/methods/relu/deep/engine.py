@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate
-from unweave.methods.relu.deep.extremes import extreme_lines, random_lines
+from unweave.methods.relu.deep.extremes import extreme_lines, extreme_points, random_lines, through_pairs
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.spots import vote_sides
+from unweave.methods.relu.deep.spots import Sides, vote_sides
 from unweave.methods.relu.deep.top import Top, fit_top, sides_if_last
 from unweave.methods.relu.deep.units import aim_at_entries, find_units
-from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.deep.membership import crossings
+from unweave.methods.relu.deep.view import LayerView, nearest
+from unweave.probes.lines import Lines, join_lines
 
 LAST = 1e-9
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
@@ -47,6 +49,14 @@ class Stuck(Exception):
     """A layer could not be finished."""
 
 
+class Missing(Stuck):
+    """A unit below the layer is missing; the kinks that nothing explains are among its own."""
+
+    def __init__(self, depth: int, view: LayerView):
+        super().__init__(f"a unit of layer {depth} or below is missing")
+        self.view = view
+
+
 def recover(
     pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_attempts: int = 4, say=lambda text: None
 ) -> Recovered:
@@ -73,17 +83,16 @@ def recover(
     return best
 
 
-def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 3):
+def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4):
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    if known.depth and first_time:
-        pool.add_lines(extreme_lines(known, 6, domain, rng))
-    for attempt in range(max_rounds):
-        if attempt:
-            more = extreme_lines(known, 6, domain, rng) if known.depth else random_lines(domain, 6, pool.input_size, rng)
-            pool.add_lines(more)
+    more = extreme_lines(known, 6, domain, rng) if known.depth and first_time else None
+    for _ in range(max_rounds):
+        if more is not None:
+            pool.add_lines(more, known)
         view = LayerView(pool, known)
         units = _gather_units(view, units)
+        more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
         if not units:
             continue
         failed: dict = {}
@@ -97,13 +106,37 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             f"layer {known.depth + 1}: {len(units)} units, open entries {int((~seen).sum())}, lines {len(pool.scans)}, "
             f"queries {pool.num_queries}, hits {[(u.hits, u.predicted) for u in units]}, foreign {int(view.foreign.sum())}"
         )
-        sides, how = _orient(pool, known, rows, seen, say)
-        if sides is None:
-            continue
-        rows = rows * sides[:, None]
+        if _too_many_misses(units):
+            raise Missing(known.depth, view)
+        signs = sides_if_last(pool, known, rows, seen)
+        if signs is None:
+            sides = vote_sides(pool, known, rows, seen)
+            say(f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}")
+            if not sides.settled or len(sides.failed):
+                more = _towards_missing(pool, known, sides, more)
+                continue
+            signs = sides.signs()
+        rows = rows * signs[:, None]
         rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
         return np.where(seen, rows, 0.0), [(int(u), int(i)) for u, i in np.argwhere(~seen)]
     raise Stuck(f"layer {known.depth + 1}")
+
+
+def _too_many_misses(units: list[Candidate]) -> bool:
+    """Zero sets that bend where nothing known bends: a unit below is missing."""
+    hits, predicted = sum(u.hits for u in units), sum(u.predicted for u in units)
+    return hits < 0.97 * predicted
+
+
+def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> Lines:
+    """Lines from corners that a missing unit spoils to corners that it does not: they cross its border."""
+    if not len(sides.failed):
+        return others
+    rng, num = pool.rng, 4
+    a = sides.failed[rng.integers(len(sides.failed), size=num)]
+    good = sides.spoke if len(sides.spoke) else extreme_points(known, num, pool.inquiry.meter.domain, rng)
+    b = good[rng.integers(len(good), size=num)]
+    return join_lines(others.take(np.arange(2)), through_pairs(pool.inquiry.meter.domain, a, b, rng))
 
 
 def _gather_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
@@ -113,26 +146,26 @@ def _gather_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
         view.load()
         return find_units(view, units)
     quiet = 0
+    view.load()
+    units = find_units(view, units)
     for line in np.flatnonzero(pool.is_random):
-        view.load()
-        explained = _explained(view, units)
-        numbers = view.open[(pool.line[view.open] == line) & ~explained[view.open]]
+        mine = view.open[pool.line[view.open] == line]
+        if len(mine) == 0 or np.all(np.isfinite(pool.normal_error[mine])):
+            continue
+        numbers = mine[~_explained(view, units)[mine]]
         before = len(units)
         if np.any(np.isinf(pool.normal_error[numbers])):
             pool.measure(numbers, view.known)
             view.load()
             units = find_units(view, units)
-            quiet = quiet + 1 if len(units) == before else 0
-            if quiet >= 2:
-                break
+        quiet = quiet + 1 if len(units) == before else 0
+        if line and quiet >= 1:
+            break
     return units
 
 
 def _explained(view: LayerView, units: list[Candidate]) -> np.ndarray:
     """Which kinks of the pool lie on the zero set of a found unit."""
-    from unweave.methods.relu.deep.membership import crossings
-    from unweave.methods.relu.deep.view import nearest
-
     pool = view.pool
     out = np.zeros(len(pool.t), dtype=bool)
     for unit in units:
@@ -141,14 +174,3 @@ def _explained(view: LayerView, units: list[Candidate]) -> np.ndarray:
             mine = np.flatnonzero(pool.line == i)
             out[mine] |= nearest(np.sort(t[line == i]), pool.t[mine]) <= 10 * view.tolerance(i, pool.t[mine])
     return out
-
-
-def _orient(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, say):
-    sides = sides_if_last(pool, known, rows, seen)
-    if sides is not None:
-        return sides, "last"
-    votes, used = vote_sides(pool, known, rows, seen)
-    say(f"  corners that spoke {used}, votes {votes.tolist()}")
-    if not used or np.any(votes.sum(axis=1) == 0) or np.any(votes.min(axis=1) > 0):
-        return None, ""
-    return np.where(votes[:, 1] > votes[:, 0], 1.0, -1.0), "corners"

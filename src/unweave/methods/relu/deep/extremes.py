@@ -73,6 +73,16 @@ def extreme_lines(known: Known, num: int, domain: Domain, rng: np.random.Generat
     points = extreme_points(known, 2 * num, domain, rng)
     a, b = points[:num], points[num:]
     if is_bounded(domain, known.input_size):
-        return line_through(domain, a, b)
+        return through_pairs(domain, a, b, rng)
     a = a * (np.linalg.norm(b, axis=1) / np.maximum(np.linalg.norm(a, axis=1), 1e-9))[:, None]
+    return through_pairs(domain, a, b, rng)
+
+
+def through_pairs(domain: Domain, a: np.ndarray, b: np.ndarray, rng: np.random.Generator) -> Lines:
+    """Lines through pairs of points; where both are one the direction is random."""
+    d = a.shape[1]
+    same = np.linalg.norm(b - a, axis=1) < 1e-9 * (1e-9 + np.linalg.norm(a, axis=1))
+    b = np.where(same[:, None], a + rng.standard_normal(a.shape), b)
+    if is_bounded(domain, d):
+        return line_through(domain, a, b)
     return whole_lines((a + b) / 2 + 1e-3 * rng.standard_normal(a.shape), b - a)

@@ -8,33 +8,25 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.methods.relu.deep.view import LayerView, nearest
+from unweave.methods.relu.deep.view import LayerView
 
 
-def crossings(view: LayerView, row: np.ndarray, seen: np.ndarray):
+def crossings(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Predicted zeros (line, t) of the row where all active entries are seen."""
-    lines, places = [], []
-    hidden = ~seen[:-1] if view.known.depth else np.zeros(len(seen) - 1, dtype=bool)
-    for i, (t, h) in enumerate(zip(view.breaks, view.line_features, strict=True)):
-        z = h @ row
-        swap = (z[:-1] > 0) != (z[1:] > 0)
-        if hidden.any():
-            dark = np.any(h[:, :-1][:, hidden] != 0, axis=1)
-            swap &= ~dark[:-1] & ~dark[1:]
-        at = np.flatnonzero(swap)
-        lines.append(np.full(len(at), i))
-        places.append(t[at] + (t[at + 1] - t[at]) * z[at] / (z[at] - z[at + 1]))
-    return np.concatenate(lines), np.concatenate(places)
+    track = view.track
+    z = track.features @ row
+    swap = ((z[:-1] > 0) != (z[1:] > 0)) & (track.line[:-1] == track.line[1:])
+    if view.known.depth and not seen.all():
+        dark = np.any(track.features[:, :-1][:, ~seen[:-1]] != 0, axis=1)
+        swap &= ~dark[:-1] & ~dark[1:]
+    at = np.flatnonzero(swap)
+    t = track.t[at] + (track.t[at + 1] - track.t[at]) * z[at] / (z[at] - z[at + 1])
+    return track.line[at], t
 
 
-def predict(view: LayerView, row: np.ndarray, seen: np.ndarray):
+def predict(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(line, t, hit) of every predicted crossing at which the function is not constant."""
     line, t = crossings(view, row, seen)
-    hit, counts = np.zeros(len(t), dtype=bool), np.ones(len(t), dtype=bool)
-    for i in np.unique(line):
-        mine = np.flatnonzero(line == i)
-        scan = view.pool.scans[i]
-        seen_at = np.sort(np.concatenate([scan.positions, scan.unresolved]))
-        hit[mine] = nearest(seen_at, t[mine]) <= 10 * view.tolerance(i, t[mine])
-        counts[mine] = hit[mine] | ~view.pool.is_flat(i, t[mine])
+    hit = view.pool.is_border(line, t, 10 * view.tolerance(line, t))
+    counts = hit | ~view.pool.is_flat(line, t)
     return line[counts], t[counts], hit[counts]

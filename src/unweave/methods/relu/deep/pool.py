@@ -15,6 +15,7 @@ from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, join_lines
 
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.scan import scan_lines
 
 RANK = 1e-7
 """Singular values of a Jacobian below this share of the largest are zero."""
@@ -42,6 +43,7 @@ class Pool:
         self._cells: dict[tuple[int, int], int] = {}
         self._borders: list[np.ndarray] = []
         self._flat: list[np.ndarray] = []
+        self._num_indexed = 0
 
     @property
     def input_size(self) -> int:
@@ -51,9 +53,17 @@ class Pool:
     def num_queries(self) -> int:
         return self.inquiry.meter.ledger.total
 
-    def add_lines(self, lines: Lines, *, random: bool = True, num_nodes: int = 9) -> np.ndarray:
-        """Scan the lines for kinks; the numbers of the new kinks. No gradient is measured."""
-        found = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
+    def add_lines(
+        self, lines: Lines, known: Known | None = None, *, random: bool = True, num_nodes: int = 9
+    ) -> np.ndarray:
+        """Scan the lines for kinks, cheaper where layers are known; the numbers of the new kinks.
+
+        No gradient is measured.
+        """
+        if known is None or not known.depth:
+            found = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
+        else:
+            found = scan_lines(self.inquiry, lines, known)
         base, before = len(self.scans), len(self.t)
         self.lines = lines if self.lines is None else join_lines(self.lines, lines)
         self.scans += found
@@ -84,9 +94,34 @@ class Pool:
         self.foreign = np.append(self.foreign, np.zeros(m, dtype=bool))
         self.kink_cells = np.vstack([self.kink_cells, np.full((m, 2), -1)])
 
-    def is_flat(self, line: int, t: np.ndarray) -> np.ndarray:
-        """Whether the function is constant around parameters ``t`` of a line, between the kinks beside them."""
-        return self._flat[line][np.searchsorted(self._borders[line], t)]
+    def is_flat(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """Whether the function is constant around parameters ``t`` of lines, between the borders beside them."""
+        place = self._index(line, t)
+        return self._after_flat[place]
+
+    def is_border(self, line: np.ndarray, t: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+        """Whether a kink, or a place where kinks could not be told apart, is within the tolerance."""
+        place = self._index(line, t)
+        found = np.zeros(len(t), dtype=bool)
+        for side in (place, np.minimum(place + 1, len(self._border_line) - 1)):
+            found |= (self._border_line[side] == line) & (np.abs(self._border_t[side] - t) <= tolerance)
+        return found
+
+    def _index(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """The last border at or before each place; every line begins with one at minus infinity."""
+        assert self.lines is not None
+        if self._num_indexed != len(self.scans):
+            self._border_line = np.repeat(np.arange(len(self.scans)), [len(b) + 1 for b in self._borders])
+            self._border_t = np.concatenate([np.append(-np.inf, b) for b in self._borders])
+            self._after_flat = np.concatenate(self._flat)
+            self._border_key = self._key(self._border_line, self._border_t)
+            self._num_indexed = len(self.scans)
+        return np.searchsorted(self._border_key, self._key(line, t), side="right") - 1
+
+    def _key(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """One number a place, ordered by line and then along it."""
+        assert self.lines is not None
+        return line + 0.49 * np.arctan(t / self.lines.scale[line]) / (np.pi / 2)
 
     def measure(self, numbers: np.ndarray, known: Known) -> None:
         """Normals at the numbered kinks that have none yet."""

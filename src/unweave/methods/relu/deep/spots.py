@@ -8,6 +8,7 @@ corner tells all sides. Where directions are still missing, the sparsest solutio
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import combinations
 from math import comb
 
@@ -18,6 +19,11 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_SUBSETS = 20_000
+RANK = 1e-5
+"""Directions in which the rows move by less than this share of the largest do not count."""
+FAILED = np.zeros(0, dtype=bool)
+MODEL = 1e-9
+"""Relative error to expect of what the rows found predict."""
 
 
 def find_corners(known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48) -> tuple[np.ndarray, np.ndarray]:
@@ -38,7 +44,7 @@ def find_corners(known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 4
             continue
         rise = (known.features(point + eps * moves) - known.features(point[None])) @ rows[:, :-1].T / eps
         s = np.linalg.svd(rise, compute_uv=False)
-        rank[i] = int(np.sum(s > 3e-3 * s[0])) if s[0] > 0 else 0
+        rank[i] = int(np.sum(s > RANK * s[0])) if s[0] > 0 else 0
         least[i] = s[rank[i] - 1] if rank[i] else 0.0
     order = np.lexsort((-np.minimum(least, 1.0) * np.minimum(room, 1.0), -rank))
     return x[order], rank[order]
@@ -103,36 +109,62 @@ def _room(known: Known, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     return np.min(z / np.maximum(speed, 1e-300), axis=1, initial=np.inf)
 
 
+@dataclass(frozen=True)
+class Sides:
+    """What corners said of the sides of a layer's units."""
+
+    votes: np.ndarray
+    """(units, 2): for the negative and for the positive side."""
+    spoke: np.ndarray
+    """Corners that told active units from inactive ones."""
+    failed: np.ndarray
+    """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
+
+    @property
+    def settled(self) -> bool:
+        return bool(len(self.spoke)) and bool(np.all(self.votes.sum(axis=1) > 0)) and not self.clashes.any()
+
+    @property
+    def clashes(self) -> np.ndarray:
+        return self.votes.min(axis=1) > 0
+
+    def signs(self) -> np.ndarray:
+        return np.where(self.votes[:, 1] > self.votes[:, 0], 1.0, -1.0)
+
+
 def vote_sides(
-    pool: Pool, known: Known, units: np.ndarray, seen: np.ndarray, *, num_wanted: int = 3, max_missing: int = 7
-):
-    """Votes (units, 2) for the negative and the positive side, and how many corners spoke.
+    pool: Pool, known: Known, units: np.ndarray, seen: np.ndarray, *, num_wanted: int = 5, max_missing: int = 7
+) -> Sides:
+    """Sides of the units from corners that move them in most directions, ``num_wanted`` of them.
 
     A feature with an entry that is not seen joins as a unit of its own: its coefficient takes up what is missing.
     """
     open_features = np.flatnonzero(~seen[:, :-1].all(axis=0))
     rows = np.vstack([np.where(seen, units, 0.0), np.eye(units.shape[1])[open_features]])
     n, rng = len(rows), pool.rng
-    votes, used, tried = np.zeros((len(units), 2), dtype=int), 0, 0
+    votes, spoke, failed, tried = np.zeros((len(units), 2), dtype=int), [], [], 0
     x, ranks = find_corners(known, rows, pool)
     room = _room(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
-        if used >= num_wanted or tried >= 4 * num_wanted or n - ranks[i] > max_missing:
+        if len(spoke) + len(failed) >= num_wanted or tried >= 3 * num_wanted or n - ranks[i] > max_missing:
             break
-        if comb(n, n - ranks[i]) > MAX_SUBSETS:
+        if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break
         tried += 1
-        coefficients = _read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
-        if coefficients is None:
+        on = _read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
+        if on is None:
             continue
-        on = coefficients[: len(units)]
+        if on is FAILED or (on.all() and n >= known.width):
+            failed.append(x[i])
+            continue
         h = known.features(x[i][None])
         z = (h @ rows[:, :-1].T + rows[:, -1])[0, : len(units)]
         told = np.flatnonzero(~np.any((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1))
-        positive = np.where(on, z > 0, z <= 0).astype(int)
+        positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
-        used += 1
-    return votes, used
+        spoke.append(x[i])
+    d = known.input_size
+    return Sides(votes, np.array(spoke).reshape(-1, d), np.array(failed).reshape(-1, d))
 
 
 def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank: int, room: float, rng):
@@ -150,15 +182,16 @@ def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank
                 best = (s[rank - 1], moves, rise)
         assert best is not None
         least, moves, rise = best
-        if least < 1e-4 * eps:
+        if least < 1e-6 * eps:
             return None
         points = np.concatenate([x[None], x + moves])
         if not np.all(pool.inquiry.meter.domain.contains(points)):
             return None
         answers, bars = pool.inquiry.ask(points)
-        y, noise = answers[1:] - answers[0], 4 * float(bars.max())
+        y = answers[1:] - answers[0]
+        noise = 4 * float(bars.max()) + MODEL * float(np.max(np.abs(y)))
         u, s, vt = np.linalg.svd(rise, full_matrices=True)
-        r = int(np.sum(s > 1e-6 * s[0]))
+        r = int(np.sum(s > RANK * s[0]))
         if r != rank:
             return None
         solution = vt[:r].T @ ((u[:, :r].T @ y) / s[:r, None])
@@ -171,7 +204,7 @@ def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank
             size = np.linalg.norm(solution, axis=1)
             return size > max(level, 1e-6 * size.max())
         return _sparsest(solution, vt[r:].T, level)
-    return None
+    return FAILED
 
 
 def _sparsest(solution: np.ndarray, null: np.ndarray, level: float):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from unweave.methods.relu.deep.known import Known
@@ -11,13 +13,22 @@ PLACE = 1e-7
 """A predicted crossing and a kink closer than this, relative to the place on the line, are the same."""
 
 
+@dataclass(frozen=True)
+class Track:
+    """The known features (with a one) at the breaks of all lines, line after line: straight in between."""
+
+    line: np.ndarray
+    t: np.ndarray
+    features: np.ndarray
+
+
 class LayerView:
     """The evidence for one layer: kinks that no known unit explains, seen through the known features."""
 
     def __init__(self, pool: Pool, known: Known):
         self.pool, self.known = pool, known
         self.breaks: list[np.ndarray] = []
-        self.line_features: list[np.ndarray] = []
+        self.track = Track(np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, known.width + 1)))
         self._explained = np.zeros(0, dtype=bool)
         self.update()
 
@@ -25,11 +36,16 @@ class LayerView:
         """Take in lines and kinks that were added to the pool."""
         pool, known = self.pool, self.known
         assert pool.lines is not None
-        for i in range(len(self.breaks), len(pool.scans)):
-            t = known.breaks(pool.lines, i)
-            x = pool.lines.points(np.full(len(t), i), t)
-            self.breaks.append(t)
-            self.line_features.append(np.hstack([known.features(x), np.ones((len(t), 1))]))
+        begin = len(self.breaks)
+        self.breaks += [known.breaks(pool.lines, i) for i in range(begin, len(pool.scans))]
+        if len(self.breaks) > begin:
+            t = np.concatenate(self.breaks[begin:])
+            line = np.repeat(np.arange(begin, len(self.breaks)), [len(b) for b in self.breaks[begin:]])
+            h = np.hstack([known.features(pool.lines.points(line, t)), np.ones((len(t), 1))])
+            old = self.track
+            self.track = Track(
+                np.append(old.line, line), np.append(old.t, t), np.concatenate([old.features, h])
+            )
         fresh = np.arange(len(self._explained), len(pool.t))
         explained = np.zeros(len(fresh), dtype=bool)
         for line in np.unique(pool.line[fresh]):
@@ -39,7 +55,7 @@ class LayerView:
         self._explained = np.append(self._explained, explained)
         self.open = np.flatnonzero(~self._explained)
 
-    def tolerance(self, line: int, t: np.ndarray) -> np.ndarray:
+    def tolerance(self, line: int | np.ndarray, t: np.ndarray) -> np.ndarray:
         assert self.pool.lines is not None
         return PLACE * (self.pool.lines.scale[line] + np.abs(t))
 
