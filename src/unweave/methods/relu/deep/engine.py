@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate
-from unweave.methods.relu.deep.extremes import extreme_lines, extreme_points, random_lines, through_pairs
+from unweave.methods.relu.deep.extremes import (
+    border_lines,
+    extreme_lines,
+    extreme_points,
+    near_lines,
+    random_lines,
+    spread_points,
+    through_pairs,
+)
+from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
@@ -58,29 +67,76 @@ class Missing(Stuck):
 
 
 def recover(
-    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_attempts: int = 4, say=lambda text: None
+    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_steps: int = 24, say=lambda text: None
 ) -> Recovered:
+    """Layer after layer; where a layer does not close, more lines, then the layer below again."""
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, num_lines, d, pool.rng))
-    best = Recovered(Known(d), None)
-    served = 0
-    for attempt in range(max_attempts):
-        known, opened = Known(d), []
+    known, opened, best = Known(d), {}, Recovered(Known(d), None)
+    served, failures = 0, {}
+    for _ in range(max_steps):
+        depth = known.depth
         try:
-            while known.depth < max_layers:
-                rows, entries = _find_layer(pool, known, say, first_time=known.depth + 1 > served)
-                served = max(served, known.depth + 1)
-                known = known.extended(rows)
-                opened += [(known.depth, u, i) for u, i in entries]
-                top = fit_top(pool, known)
-                say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
-                if top.median_miss < LAST:
-                    return Recovered(known, top, tuple(opened))
+            rows, entries = _find_layer(pool, known, say, first_time=depth + 1 > served)
+            served = max(served, depth + 1)
+            known = known.extended(rows)
+            opened[known.depth] = entries
+            top = fit_top(pool, known)
+            say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
+            if top.median_miss >= LAST and known.depth < max_layers:
+                continue
+            if top.median_miss >= LAST:
+                break
+            known, top = _finish(pool, known, top, say)
+            best = Recovered(known, top, _flat_entries(opened, known.depth))
+            if not top.wrong.any():
+                return best
+            known = known.first(known.depth - 1)
+            failures[depth] = failures.get(depth, 0) + 1
         except Stuck as stuck:
-            say(f"*** attempt {attempt}: {stuck}")
-        if known.depth > best.known.depth:
-            best = Recovered(known, None, tuple(opened))
+            say(f"*** {stuck}")
+            served = max(served, depth + 1)
+            failures[depth] = failures.get(depth, 0) + 1
+            if isinstance(stuck, Missing) and depth:
+                _look_near(pool, stuck.view)
+                known = known.first(depth - 1)
+        if best.top is None and known.depth > best.known.depth:
+            best = Recovered(known, None, _flat_entries(opened, known.depth))
+        if failures.get(depth, 0) >= 3:
+            if known.depth == depth and depth:
+                known = known.first(depth - 1)
+            failures[depth] = 1
     return best
+
+
+def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((layer, u, i) for layer in range(1, depth + 1) for u, i in opened.get(layer, ()))
+
+
+def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
+    """Short lines beside kinks that nothing explains, across their zero sets: more kinks of what is missing."""
+    left = np.flatnonzero(view.foreign)
+    if not len(left):
+        left = np.flatnonzero(view.free)
+    if not len(left):
+        return
+    pool.add_lines(near_lines(pool, view.x[left], view.g[left], num), view.known, random=False)
+
+
+def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tuple[Known, Top]:
+    """Fresh points where units may hide, and what they show to be missing."""
+    domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
+    for _ in range(max_rounds):
+        fresh = [spread_points(domain, 60, d, rng)]
+        fresh += [extreme_points(known.first(l), known.first(l).width, domain, rng) for l in range(1, known.depth)]
+        pool.inquiry.meter.ask(np.concatenate(fresh))
+        known, top = add_missing_units(pool, known, fit_top(pool, known))
+        say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
+        if not top.wrong.any():
+            break
+        pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
+        break
+    return known, top
 
 
 def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4):
@@ -116,10 +172,24 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
                 more = _towards_missing(pool, known, sides, more)
                 continue
             signs = sides.signs()
-        rows = rows * signs[:, None]
+            rows, seen = _take_entries(rows, seen, sides)
+        else:
+            rows, seen = entries_from_answers(pool, known, rows * signs[:, None], seen)
+            signs = np.ones(len(rows))
+        rows = close_unseen(pool, known, rows * signs[:, None], seen)
         rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-        return np.where(seen, rows, 0.0), [(int(u), int(i)) for u, i in np.argwhere(~seen)]
+        return rows, [(int(u), int(i)) for u, i in np.argwhere(~seen)]
     raise Stuck(f"layer {known.depth + 1}")
+
+
+def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
+    """Entries that corners agree on."""
+    rows, seen = rows.copy(), seen.copy()
+    for (unit, feature), values in sides.entries.items():
+        middle = float(np.median(values))
+        if np.sum(np.abs(np.array(values) - middle) < 1e-6 * (1 + abs(middle))) >= 2:
+            rows[unit, feature], seen[unit, feature] = middle, True
+    return rows, seen
 
 
 def _too_many_misses(units: list[Candidate]) -> bool:

@@ -6,6 +6,7 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.pool import Pool
 from unweave.probes.lines import Lines, draw_lines, line_through
 
 
@@ -86,3 +87,34 @@ def through_pairs(domain: Domain, a: np.ndarray, b: np.ndarray, rng: np.random.G
     if is_bounded(domain, d):
         return line_through(domain, a, b)
     return whole_lines((a + b) / 2 + 1e-3 * rng.standard_normal(a.shape), b - a)
+
+
+def border_lines(domain: Domain, x: np.ndarray, wrong: np.ndarray, rng: np.random.Generator, num: int = 8) -> Lines:
+    """Segments from points that contradict to near ones that do not: they cross the border of what is missing."""
+    bad, right = x[wrong], x[~wrong]
+    a = bad[rng.integers(len(bad), size=num)]
+    sub = right[rng.integers(len(right), size=min(len(right), 400))] if len(right) else rng.standard_normal((num, x.shape[1]))
+    size = np.linalg.norm(sub, axis=1)[None] + np.linalg.norm(a, axis=1)[:, None]
+    apart = np.linalg.norm(sub[None] - a[:, None], axis=2) / size
+    b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(min(3, len(sub)), size=num)]]
+    half = np.maximum(np.linalg.norm(b - a, axis=1), 1e-9) / 2
+    direction = (b - a) / (2 * half[:, None])
+    return Lines((a + b) / 2, direction, -half, half, half)
+
+
+def near_lines(pool: Pool, x: np.ndarray, normals: np.ndarray, num: int) -> Lines:
+    """Short lines beside the kinks at ``x``, roughly along their normals."""
+    rng, domain, d = pool.rng, pool.inquiry.meter.domain, x.shape[1]
+    pick = rng.permutation(max(num, len(x)))[:num] % len(x)
+    x, g = x[pick], normals[pick]
+    size = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(d) + 0.05
+    origin = x + rng.standard_normal(x.shape) * size * rng.uniform(0.2, 1.0, size=(num, 1))
+    direction = g + rng.standard_normal(x.shape) * 0.5 / np.sqrt(d)
+    direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+    slope = np.sum(direction * g, axis=1, keepdims=True)
+    foot = np.sum((x - origin) * g, axis=1, keepdims=True) / np.where(np.abs(slope) < 0.1, 1.0, slope)
+    origin = origin + foot * direction
+    half = 0.75 * size[:, 0] * np.sqrt(d)
+    inside = domain.contains(origin + half[:, None] * direction) & domain.contains(origin - half[:, None] * direction)
+    origin, direction, half = origin[inside], direction[inside], half[inside]
+    return Lines(origin, direction, -half, half, half)

@@ -60,6 +60,8 @@ class Pool:
 
         No gradient is measured.
         """
+        if not len(lines):
+            return np.zeros(0, dtype=int)
         if known is None or not known.depth:
             found = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
         else:

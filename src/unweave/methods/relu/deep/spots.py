@@ -21,7 +21,6 @@ from unweave.methods.relu.deep.pool import Pool
 MAX_SUBSETS = 20_000
 RANK = 1e-5
 """Directions in which the rows move by less than this share of the largest do not count."""
-FAILED = np.zeros(0, dtype=bool)
 MODEL = 1e-9
 """Relative error to expect of what the rows found predict."""
 
@@ -119,6 +118,8 @@ class Sides:
     """Corners that told active units from inactive ones."""
     failed: np.ndarray
     """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
+    entries: dict[tuple[int, int], list[float]]
+    """(unit, feature): values of entries that were not seen, one a corner."""
 
     @property
     def settled(self) -> bool:
@@ -143,6 +144,7 @@ def vote_sides(
     rows = np.vstack([np.where(seen, units, 0.0), np.eye(units.shape[1])[open_features]])
     n, rng = len(rows), pool.rng
     votes, spoke, failed, tried = np.zeros((len(units), 2), dtype=int), [], [], 0
+    entries: dict[tuple[int, int], list[float]] = {}
     x, ranks = find_corners(known, rows, pool)
     room = _room(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
@@ -151,10 +153,11 @@ def vote_sides(
         if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break
         tried += 1
-        on = _read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
-        if on is None:
+        outcome = _read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
+        if outcome is None:
             continue
-        if on is FAILED or (on.all() and n >= known.width):
+        on, solution = outcome
+        if not len(on) or (on.all() and n >= known.width):
             failed.append(x[i])
             continue
         h = known.features(x[i][None])
@@ -163,12 +166,19 @@ def vote_sides(
         positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
         spoke.append(x[i])
+        if solution is not None:
+            for place, feature in enumerate(open_features):
+                takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
+                if len(takers) == 1:
+                    own, whole = solution[takers[0]], solution[len(units) + place]
+                    value = float(own @ whole / (own @ own))
+                    entries.setdefault((int(takers[0]), int(feature)), []).append(value)
     d = known.input_size
-    return Sides(votes, np.array(spoke).reshape(-1, d), np.array(failed).reshape(-1, d))
+    return Sides(votes, np.array(spoke).reshape(-1, d), np.array(failed).reshape(-1, d), entries)
 
 
 def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank: int, room: float, rng):
-    """Which units are active at a corner, or None where that cannot be told."""
+    """Which units are active at a corner (none listed: answers contradict) with their coefficients; None: not told."""
     n, d = len(rows), known.input_size
     start = min(0.5 * room, 0.05 * (1 + np.linalg.norm(x)))
     for shrink in (1.0, 0.1, 0.01):
@@ -202,9 +212,10 @@ def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank
             return None
         if r == n:
             size = np.linalg.norm(solution, axis=1)
-            return size > max(level, 1e-6 * size.max())
-        return _sparsest(solution, vt[r:].T, level)
-    return FAILED
+            return size > max(level, 1e-6 * size.max()), solution
+        pattern = _sparsest(solution, vt[r:].T, level)
+        return None if pattern is None else (pattern, None)
+    return np.zeros(0, dtype=bool), None
 
 
 def _sparsest(solution: np.ndarray, null: np.ndarray, level: float):

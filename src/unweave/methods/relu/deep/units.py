@@ -87,7 +87,7 @@ def _known_already(unit: Candidate, units: list[Candidate]) -> bool:
     return False
 
 
-def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tries: int = 2) -> int:
+def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tries: int = 3) -> int:
     """Ask short lines for entries that are not seen; how many lines were asked."""
     pool, known = view.pool, view.known
     lines = None
