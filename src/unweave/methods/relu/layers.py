@@ -51,6 +51,8 @@ class ReluLayers:
     name: str = "relu-layers"
     max_rounds: int = 6
     max_seconds: float = 180.0
+    window: float = 0.0
+    """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
@@ -61,7 +63,7 @@ class ReluLayers:
             try:
                 rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
                 with meter.stage("lines"):
-                    inquiry = open_inquiry(meter, problem.precision, rng)
+                    inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
                 first = find_first_layer(inquiry, rng, num_lines=num_lines)
                 if not len(first.planes) or not len(first.deeper):
                     continue

@@ -39,12 +39,14 @@ class ReluLines:
 
     name: str = "relu-lines"
     max_rounds: int = 12
+    window: float = 0.0
+    """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find every unit of one hidden layer, its side and the output layer."""
         rng = problem.rng(41)
         with meter.stage("lines"):
-            inquiry = open_inquiry(meter, problem.precision, rng)
+            inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:
             ridges, pieces, fits = find_ridges_roughly(inquiry, rng)
             if not fits:
