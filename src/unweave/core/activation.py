@@ -69,6 +69,11 @@ class Activation:
         return "odd" if self.reflection.sign < 0 else "even"
 
     @property
+    def family(self) -> str:
+        """The name without its parameter."""
+        return self.name.partition("(")[0]
+
+    @property
     def saturates(self) -> bool:
         """Whether both limits at infinity are finite."""
         return math.isfinite(self.limits[0]) and math.isfinite(self.limits[1])
@@ -76,9 +81,7 @@ class Activation:
     @property
     def degree(self) -> int | None:
         """p with ``phi(c z) = c^p phi(z)`` for c > 0 (such units have a free positive scale), else None."""
-        if self.name.startswith("leaky_relu"):
-            return 1
-        return {"relu": 1, "quadratic": 2, "step": 0}.get(self.name)
+        return {"relu": 1, "leaky_relu": 1, "quadratic": 2, "step": 0}.get(self.family)
 
     @property
     def flips(self) -> bool:

@@ -14,6 +14,8 @@ from unweave.core import activations as act
 from unweave.core.errors import InputError
 from unweave.methods.base import Method
 from unweave.methods.far_field.method import NEAREST
+from unweave.methods.skeleton.method import LEAST_REACH
+from unweave.methods.skeleton.profiles import CANDIDATES as WINDOWED
 from unweave.probes.growth import Growth
 
 METHODS = {
@@ -25,6 +27,7 @@ METHODS = {
     "relu-lines": ("relu.lines", "ReluLines"),
     "relu-layers": ("relu.layers", "ReluLayers"),
     "ridge": ("ridge.method", "Ridge"),
+    "skeleton": ("skeleton.method", "Skeleton"),
 }
 """Every method by name: the module it lives in and its class, imported when it is chosen."""
 
@@ -97,13 +100,18 @@ def _choose_layers(activation: str, traits: Traits) -> list[Choice]:
         chosen.append(
             _choice("far-field", _candidates("far-field", activation), f"{traits.growth} and are exact")
         )
+    windowed = activation == "auto" or act.get(activation).family in (*WINDOWED, "celu", "selu")
+    if windowed and traits.growth is Growth.LINEAR and traits.reach >= LEAST_REACH and traits.exact:
+        chosen.append(
+            _choice("skeleton", _candidates("skeleton", activation), f"{traits.growth} and are exact")
+        )
     candidates = _candidates("in-domain", activation)
     if activation == "auto" and traits.growth is Growth.SATURATING:
         candidates = ("tanh", "erf")
     elif activation == "auto" and traits.growth is Growth.LINEAR:
         candidates = RELU_LIKE
     why = str(traits.growth) if traits.exact else f"{traits.growth}; they are not exact to float64 rounding"
-    why = f"{why}; far field did not settle it" if chosen else why
+    why = f"{why}; {chosen[-1].method.name} did not settle it" if chosen else why
     if traits.exact and traits.input_size >= MANY_PAIRS:
         hint = "units up to as many as inputs would show in two Hessians"
         chosen.append(_choice("hessian-pencil", candidates, f"{why}; {hint}"))
@@ -123,6 +131,8 @@ def _candidates(method: str, activation: str) -> tuple[str, ...]:
         return (activation,)
     if method == "far-field":
         return ("tanh", "erf")
+    if method == "skeleton":
+        return WINDOWED
     if method == "ridge":
         return ("tanh", "erf", *RELU_LIKE, *PIECEWISE_LINEAR)
     return PIECEWISE_LINEAR if method.startswith("relu") else ("tanh", "erf", *RELU_LIKE)

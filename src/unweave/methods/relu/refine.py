@@ -21,6 +21,8 @@ MAX_COUPLED = 6000
 """Parameters up to which the coupling between units is factorised ..."""
 CHUNK = 4096
 """... from the rows of the Jacobian, this many at a time."""
+OUTLIER = 1e3
+"""Points that miss by so many times the median say nothing: a unit not known yet, or a window, disturbs them."""
 COUPLING_FLOOR = 1e-15
 """Added to the coupling, relative to its trace."""
 
@@ -33,31 +35,36 @@ def refine_network(
     misses = np.max(np.abs(network(x) - answers), axis=1)
     near = np.flatnonzero(misses <= 1e-5 * (scale + np.max(np.abs(answers), axis=1)))
     num_unknowns = network.num_parameters
-    limit = max(3 * num_unknowns, 1500)
+    limit = max(4 * num_unknowns, 4000)
     if len(near) < num_unknowns + 10:
         return network
     if len(near) > limit:
         near = near[np.linspace(0, len(near) - 1, limit).astype(int)]
     x, answers, weights = x[near], answers[near], 1 / bars[near]
     whiten = None if num_unknowns <= MAX_UNKNOWNS else _Whitening(network, x, weights)
-    best, best_size = network, _size(network, x, answers, weights)
+    best = network
     for _ in range(num_steps):
         residual = (answers - best(x)) * weights[:, None]
+        sizes = np.max(np.abs(residual), axis=1)
+        sound = sizes <= OUTLIER * max(float(np.median(sizes)), 1.0)
+        residual[~sound] = 0.0
+        best_size = _size(best, x[sound], answers[sound], weights[sound])
         if whiten is None:
             step = _solve_factorised(best, x, weights, residual)
         else:
             step = _solve_by_products(best, x, weights, residual, whiten)
         trial = _moved(best, step)
-        size = _size(trial, x, answers, weights)
+        size = _size(trial, x[sound], answers[sound], weights[sound])
         if not size < 0.9 * best_size:
             return trial if size < best_size else best
-        best, best_size = trial, size
+        best = trial
     return best
 
 
 def _solve_factorised(network: Network, x, weights, residual) -> np.ndarray:
     jacobian = _jacobian(network, x) * np.repeat(weights, network.output_size)[:, None]
-    columns = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
+    columns = np.linalg.norm(jacobian, axis=0)
+    columns = np.where(columns > 0, columns, 1.0)  # a weight that no point shows stays as it is
     jacobian /= columns
     q, r = np.linalg.qr(np.vstack([jacobian, 1e-9 * np.eye(jacobian.shape[1])]))
     return scipy.linalg.solve_triangular(r, q[: residual.size].T @ residual.ravel()) / columns

@@ -29,6 +29,8 @@ class Assembled:
     network: Network | None
     reason: str = ""
     misfits: dict[str, float] = field(default_factory=dict)
+    conclusive: bool = False
+    """The windows show an activation that is none of the candidates."""
     poor: tuple[tuple[int, int], ...] = ()
     """(layer, unit) whose window was not found or is not explained."""
 
@@ -45,7 +47,7 @@ def assemble(
         found = read_windows(meter, here, layer, candidates, problem.precision, radius, rng)
         misfits |= {f"{name}, layer {layer + 1}": 10.0**value for name, value in found.misfits.items()}
         if found.activation is None:
-            return Assembled(None, _unknown(layer, found.misfits), misfits)
+            return Assembled(None, _unknown(layer, found.misfits), misfits, bool(found.misfits))
         limit = -act.get(found.activation).limits[0]
         biases[layer] = biases[layer] - found.shift + limit / found.steepness
         names.append(found.activation)
@@ -61,7 +63,7 @@ def assemble(
     for layer, name in enumerate(names):
         if name == ELU:  # selu is elu(alpha) times a constant
             names[layer], weights[layer + 1] = "selu", weights[layer + 1] / SELU_SCALE
-    return Assembled(Network(weights, offsets, [*names, "identity"]), "", misfits, tuple(poor))
+    return Assembled(Network(weights, offsets, [*names, "identity"]), "", misfits, poor=tuple(poor))
 
 
 def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:

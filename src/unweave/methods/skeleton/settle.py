@@ -53,6 +53,11 @@ def settle(
     return Settled(network, level)
 
 
+def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float) -> float:
+    """Root mean square misfit in accuracies of the answers."""
+    return _level(network, x, y, answer_accuracy(network, x, noise, unit))
+
+
 def _level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         level = float(np.sqrt(np.mean(((network(x) - y) / accuracy) ** 2)))

@@ -87,7 +87,9 @@ def read_windows(
         if name == "elu":
             alphas = [fit.alpha for fit in fits if fit.alpha is not None]
     best = min(misfits, key=lambda name: misfits[name])
-    if misfits[best] > np.log10(EXPLAINED):
+    if best == "elu":
+        best = name_elu(float(np.median(alphas)))
+    if min(misfits.values()) > np.log10(EXPLAINED):
         return LayerWindows(None, np.ones(count), np.zeros(count), misfits, np.ones(count, dtype=bool))
     steepness, shift, poor = np.ones(count), np.zeros(count), np.zeros(count, dtype=bool)
     for unit in range(count):
@@ -100,8 +102,7 @@ def read_windows(
         fit = fit_profile(best, window.t, window.answers, window.half)
         steepness[unit], shift[unit] = fit.steepness / window.slope, fit.shift * window.slope
         poor[unit] = fit.misfit > EXPLAINED * window.accuracy
-    name = name_elu(float(np.median(alphas))) if best == "elu" else best
-    return LayerWindows(name, steepness, shift, misfits, poor)
+    return LayerWindows(best, steepness, shift, misfits, poor)
 
 
 def measure_window(
