@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -11,11 +12,15 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Network, compare, learn
+from unweave.certificates.base import Check, FreshRows
 from unweave.certificates.certificate import Certificate
+from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.cli import main
 from unweave.core.errors import InputError, NotIdentified, Outcome
+from unweave.core.network import UNKNOWN
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.rows import Samples
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import Finding, Problem, Serves, Traits
 
 
 def _rows(sizes=(5, 5, 1), activation="relu", num_rows=250, seed=0):
@@ -115,31 +120,31 @@ def test_throw_raises_what_the_verdict_says():
 
 @dataclass(frozen=True)
 class _Recorder:
-    """A method that keeps what it was given and returns the network it was told to return."""
+    """A method that keeps what it was given and returns the network, and wants the checks, it was told to."""
 
     network: Network
     seen: list
+    checks: tuple = ()
     name: str = "recorder"
-    needs_gaussian: bool = True
+    serves: ClassVar[Serves] = Serves(Evidence.ROWS, gaussian=True)
 
-    def learn(self, samples: Samples, problem: Problem) -> Finding:
+    def suits(self, traits: Traits) -> str | None:
+        return None
+
+    def recover(self, samples: Samples, problem: Problem) -> Finding:
         self.seen.append((samples, problem))
-        return Finding(self.network)
-
-
-@dataclass(frozen=True)
-class _SelfChecked:
-    """A method that brings its own certificate."""
-
-    network: Network
-    name: str = "self-checked"
-    needs_gaussian: bool = False
-
-    def learn(self, samples: Samples, problem: Problem) -> Finding:
-        return Finding(self.network)
+        return Finding(self.network, checks=self.checks)
 
     def certify(self, finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate:
+        """What no run asks for."""
         return Certificate(0.0, 0.0, len(x), 1e-9, 0.1, num_needed=1)
+
+
+class _Always:
+    """A check that is passed whatever the network."""
+
+    def make(self, network: Network, fresh: FreshRows) -> Check:
+        return Check("always", True)
 
 
 def test_a_method_of_ones_own_is_judged_on_rows_it_has_not_seen():
@@ -150,8 +155,29 @@ def test_a_method_of_ones_own_is_judged_on_rows_it_has_not_seen():
     assert len(samples.x) == 225
     assert problem.activations == ()
     wrong = random_network((5, 5, 1), "relu", 99)
-    assert learn(x, y, method=_Recorder(wrong, [])).outcome is Outcome.NOT_IDENTIFIED
-    assert learn(x, y, method=_SelfChecked(wrong)).identified
+    found = learn(x, y, method=_Recorder(wrong, [], (_Always(),)))
+    assert found.outcome is Outcome.NOT_IDENTIFIED
+    assert found.certificate is not None
+    assert found.certificate.check("always") == Check("always", True)
+
+
+def test_a_first_layer_is_believed_as_far_as_rows_show_it():
+    truth = random_network((4, 2, 1), "step", 0)
+    x = np.random.default_rng(0).standard_normal((2000, 4))
+    rows = truth.weights[0] / np.linalg.norm(truth.weights[0], axis=1, keepdims=True)
+    y = np.any(x @ rows.T > 1.2, axis=1).astype(float)
+
+    def outcome(rows: np.ndarray, *checks) -> Outcome:
+        layer = Network([rows], [-1.2 * np.ones(2)], ["step"], UNKNOWN)
+        return learn(x, y, method=_Recorder(layer, [], checks)).outcome
+
+    generous = FirstLayerOnRows(np.zeros(1), np.ones(1), tolerance=1e9, standard_errors=np.zeros(2))
+    strict = replace(generous, tolerance=1e-6)
+    other = np.linalg.qr(np.random.default_rng(5).standard_normal((4, 2)))[0].T
+    assert outcome(rows, strict) is Outcome.IDENTIFIED
+    assert outcome(rows) is Outcome.NOT_IDENTIFIED
+    assert outcome(other, strict) is Outcome.NOT_IDENTIFIED
+    assert outcome(other, generous) is not Outcome.IDENTIFIED
 
 
 def test_inputs_that_are_not_gaussian_warn_methods_that_assume_it():

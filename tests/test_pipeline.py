@@ -9,12 +9,12 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave import pipeline
 from unweave.core.errors import InputError, NotIdentified, Outcome
 from unweave.core.network import Network
 from unweave.methods.choose import Choice
 from unweave.methods.hessian.pencil import HessianPencil
 from unweave.methods.in_domain.method import InDomain
+from unweave.run import driver
 
 
 def test_an_identified_network_is_the_model():
@@ -183,7 +183,7 @@ def test_when_nothing_is_found_the_last_method_says_why(monkeypatch):
         Choice(HessianPencil(), ("tanh",), "units up to as many as inputs"),
         Choice(InDomain(time_limit=0.0), ("tanh",), "anything smooth"),
     ]
-    monkeypatch.setattr(pipeline, "choose", lambda *args: choices)
+    monkeypatch.setattr(driver, "choose", lambda traits: choices)
     found = unweave.identify(random_network((6, 5, 3, 1), "tanh", 2), domain=unweave.Ball(5.0))
     assert (found.outcome, found.method) == (Outcome.NOT_IDENTIFIED, "in-domain")
     assert "allow more time" in found.reason

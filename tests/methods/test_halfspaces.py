@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 
 import unweave
+from truth import separate_normals
 from unweave.core.errors import InputError, Outcome
 
 
 def polytope(k: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
-    normals: list[np.ndarray] = []
-    while len(normals) < k:
-        v = rng.standard_normal(d)
-        v /= np.linalg.norm(v)
-        if all(v @ n < 0.5 for n in normals):
-            normals.append(v)
-    return np.array(normals), rng.uniform(1.4, 2.1, k)
+    return separate_normals(k, d, rng), rng.uniform(1.4, 2.1, k)
 
 
 def worst(truth: np.ndarray, found: np.ndarray) -> float:

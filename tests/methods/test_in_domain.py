@@ -14,7 +14,7 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
 from unweave.methods.in_domain import method as in_domain
 from unweave.methods.in_domain.method import InDomain, recover_from_samples
-from unweave.pipeline import identify
+from unweave.run import identify
 
 EXACT = Precision(1e-16, 1.0, "float64")
 

@@ -7,7 +7,8 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.certificates.kinks import piecewise_linear_checks
+from unweave.certificates.base import FreshQueries
+from unweave.certificates.kinks import BESIDE, LINES, check_kinks
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
@@ -93,7 +94,7 @@ def test_of_a_deeper_network_the_first_layer_is_found_and_no_more_claimed(sizes)
     assert sorted(pairs) == list(range(sizes[1]))
     np.testing.assert_allclose(rows, truth[pairs], atol=1e-8)
     assert found.certificate is not None
-    assert found.certificate.checks["num_planes_unconfirmed"] == 0
+    assert [check.figures["num_unconfirmed"] for check in found.certificate.checks] == [0]
 
 
 @pytest.mark.parametrize("budget", [5000, 8000])
@@ -110,15 +111,18 @@ def test_a_spent_budget_does_not_lose_the_first_layer(budget):
 def test_the_checks_see_a_missing_unit():
     network = random_network((10, 12, 1), "relu", 5)
     rng = np.random.default_rng(0)
-    whole = piecewise_linear_checks(network, Meter(resolve(network)), rng)
-    assert whole["num_unexplained_kinks"] == 0
-    assert whole["max_error_points_beside_kinks"] < 1e-12
+    whole = {c.name: c for c in check_kinks(network, FreshQueries(Meter(resolve(network)), EXACT, rng))}
+    assert all(check.passed for check in whole.values())
+    assert whole[LINES].figures["num_unexplained"] == 0
+    assert whole[BESIDE].figures["max_error"] < 1e-12
     short = Network(
         [network.weights[0][1:], network.weights[1][:, 1:]],
         [network.biases[0][1:], network.biases[1]],
         network.activations,
     )
-    assert piecewise_linear_checks(short, Meter(resolve(network)), rng)["num_unexplained_kinks"] > 0
+    checks = {c.name: c for c in check_kinks(short, FreshQueries(Meter(resolve(network)), EXACT, rng))}
+    assert checks[LINES].passed is False
+    assert checks[LINES].figures["num_unexplained"] > 0
 
 
 @pytest.mark.parametrize(("bias", "weight"), [(2.0, 0.7), (-0.4, -40.0)], ids=["on", "off"])

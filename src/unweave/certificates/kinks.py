@@ -11,17 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.certificates.base import Check, FreshQueries
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
-from unweave.evidence.precision import Precision
-from unweave.probes.inquiry import open_inquiry
+from unweave.evidence.meter import CERTIFICATE, Meter
+from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
 
 NUM_LINES = 2
-NUM_PLANE_LINES = 4
-PLANE_ERROR = 1e-6
-"""How far a kink may lie from where a plane of the first layer predicts it, relative to the line."""
+BESIDE, SCALES, LINES = "points beside kinks", "points near and far", "kinks on fresh lines"
+"""Names of the checks."""
 
 
 @dataclass(frozen=True)
@@ -39,61 +38,52 @@ class _Believed:
         return self.tolerance * self.slope * (1 + np.linalg.norm(x, axis=1))
 
 
-def piecewise_linear_checks(
-    network: Network, meter: Meter, rng: np.random.Generator, precision: Precision | None = None
-) -> dict[str, float]:
-    """Figures of the further checks, charged to the stage ``certificate``; skipped as far as the budget forbids."""
-    precision = Precision(0.0, 1.0, meter.oracle.dtype) if precision is None else precision
-    figures: dict[str, float] = {}
-    with meter.stage("certificate"):
+def check_kinks(network: Network, fresh: FreshQueries, tolerance: float = 1e-9) -> list[Check]:
+    """Points beside kinks, points near and far, kinks on fresh lines; skipped as far as the budget forbids."""
+    meter, rng = fresh.meter, fresh.rng
+    checks: list[Check] = []
+    with meter.stage(CERTIFICATE):
         if meter.ledger.left < 40 + 24 * NUM_LINES:
-            return figures
-        inquiry = open_inquiry(meter, precision, rng)
+            return [Check(name, None) for name in (BESIDE, SCALES, LINES)]
+        inquiry = open_inquiry(meter, fresh.precision, rng)
         rough = max(1e-9, 30 * inquiry.relative)
-        beside = _beside_zero_sets(network, meter, rng)
-        scattered = _at_several_scales(network, meter, rng)
-        for name, x in (("points_beside_kinks", beside), ("points_at_scales", scattered)):
+        for name, x in (
+            (BESIDE, _beside_zero_sets(network, meter, rng)),
+            (SCALES, _at_several_scales(network, meter, rng)),
+        ):
             x = x[: int(max(0, min(len(x), meter.ledger.left - 24 * NUM_LINES)))]
-            if not len(x):
-                continue
-            answers = meter.ask(x)
-            x = meter.snap(x)
-            size = inquiry.slope * (1 + np.linalg.norm(x, axis=1)) + np.max(np.abs(answers), axis=1)
-            errors = np.max(np.abs(network(x) - answers), axis=1) / np.maximum(size, 1e-300)
-            figures[f"num_{name}"] = float(len(x))
-            figures[f"max_error_{name}"] = float(np.max(errors))
+            if len(x):
+                checks.append(_check_points(name, network, x, inquiry, tolerance))
         lines = draw_lines(meter.domain, NUM_LINES, meter.input_size, rng)
         kinks = find_kinks(inquiry.against(_Believed(network, inquiry.slope, rough)), lines, num_nodes=6)
-        figures["num_fresh_lines"] = float(NUM_LINES)
-        figures["num_unexplained_kinks"] = float(sum(len(k.positions) + len(k.unresolved) for k in kinks))
-    return figures
+    missed = sum(len(k.positions) + len(k.unresolved) for k in kinks)
+    seen = "every kink is" if not missed else f"{missed} kinks are not"
+    lines_check = Check(
+        LINES,
+        missed == 0,
+        {"num_lines": float(NUM_LINES), "num_unexplained": float(missed)},
+        f"along {NUM_LINES} fresh lines {seen} explained by the network",
+        f"{missed} kinks on fresh lines are not explained by the network: a unit is missing"
+        if missed
+        else "",
+        local=True,
+    )
+    return [*checks, lines_check]
 
 
-def first_layer_checks(
-    network: Network, meter: Meter, rng: np.random.Generator, precision: Precision
-) -> tuple[np.ndarray, np.ndarray]:
-    """An open network's planes against kinks on fresh lines: relative errors of kinks, and which planes were confirmed.
-
-    A unit far below the outputs may be cut off on part of a line, so a plane counts as confirmed by half of the
-    lines it crosses.
-    """
-    with meter.stage("certificate"):
-        inquiry = open_inquiry(meter, precision, rng)
-        lines = draw_lines(meter.domain, NUM_PLANE_LINES, meter.input_size, rng)
-        kinks = find_kinks(inquiry, lines)
-    lengths = np.linalg.norm(network.weights[0], axis=1)
-    rates = (network.weights[0] @ lines.directions.T) / lengths[:, None]
-    heights = (network.weights[0] @ lines.origins.T + network.biases[0][:, None]) / lengths[:, None]
-    places = -heights / np.where(rates == 0, np.inf, rates)
-    within = (places > lines.low) & (places < lines.high)
-    errors = np.full(places.shape, np.inf)
-    for line, found in enumerate(kinks):
-        seen = np.concatenate([found.positions, found.unresolved])
-        if len(seen):
-            apart = np.min(np.abs(seen[None] - places[:, line, None]), axis=1)
-            errors[:, line] = apart / (np.abs(places[:, line]) + lines.scale[line])
-    shown = within & (errors <= PLANE_ERROR)
-    return errors[shown], (2 * shown.sum(axis=1) >= within.sum(axis=1)) & within.any(axis=1)
+def _check_points(name: str, network: Network, x: np.ndarray, inquiry: Inquiry, tolerance: float) -> Check:
+    """Fresh points against the network, errors relative to the growth of the outputs."""
+    answers = inquiry.meter.ask(x)
+    x = inquiry.meter.snap(x)
+    size = inquiry.slope * (1 + np.linalg.norm(x, axis=1)) + np.max(np.abs(answers), axis=1)
+    error = float(np.max(np.max(np.abs(network(x) - answers), axis=1) / np.maximum(size, 1e-300)))
+    return Check(
+        name,
+        error <= tolerance,
+        {"num_points": float(len(x)), "max_error": error},
+        f"{len(x):,} further {name}: largest error {error:.1e}",
+        "" if error <= tolerance else f"{name} differ by up to {error:.1e} (allowed {tolerance:.1e})",
+    )
 
 
 def _at_several_scales(network: Network, meter: Meter, rng: np.random.Generator) -> np.ndarray:

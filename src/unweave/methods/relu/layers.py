@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.core.errors import BudgetSpent
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.audit import audit, known_breaks
 from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
@@ -49,10 +51,14 @@ class ReluLayers:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
     max_rounds: int = 6
     max_seconds: float = 180.0
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
+
+    def suits(self, traits: Traits) -> str | None:
+        return traits.why_kinked() if traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
@@ -61,7 +67,9 @@ class ReluLayers:
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
             first = None
             try:
-                rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
+                rng = problem.rng(
+                    "relu lines"
+                )  # the questions of one hidden layer, already answered, come first
                 with meter.stage("lines"):
                     inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
                 first = find_first_layer(inquiry, rng, num_lines=num_lines)
