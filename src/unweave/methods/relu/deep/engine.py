@@ -23,11 +23,11 @@ from unweave.methods.relu.deep.extremes import (
 )
 from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
 from unweave.methods.relu.deep.top import Top, fit_top, sides_if_last
 from unweave.methods.relu.deep.units import aim_at_entries, find_units
+from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.probes.lines import Lines, join_lines
 
@@ -82,9 +82,7 @@ def recover(
             known = known.extended(rows)
             opened[known.depth] = entries
             top = fit_top(pool, known)
-            say(
-                f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
-            )
+            say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
             if top.median_miss >= LAST and known.depth < max_layers:
                 continue
             if top.median_miss >= LAST:
@@ -130,9 +128,7 @@ def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tup
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
         fresh = [spread_points(domain, 60, d, rng)]
-        fresh += [
-            extreme_points(known.first(l), known.first(l).width, domain, rng) for l in range(1, known.depth)
-        ]
+        fresh += [extreme_points(known.first(l), known.first(l).width, domain, rng) for l in range(1, known.depth)]
         pool.inquiry.meter.ask(np.concatenate(fresh))
         known, top = add_missing_units(pool, known, fit_top(pool, known))
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
@@ -152,11 +148,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             pool.add_lines(more, known)
         view = LayerView(pool, known)
         units = _gather_units(view, units)
-        more = (
-            extreme_lines(known, 4, domain, rng)
-            if known.depth
-            else random_lines(domain, 4, pool.input_size, rng)
-        )
+        more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
         if not units:
             continue
         failed: dict = {}
@@ -175,9 +167,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
         signs = sides_if_last(pool, known, rows, seen)
         if signs is None:
             sides = vote_sides(pool, known, rows, seen)
-            say(
-                f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}"
-            )
+            say(f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}")
             if not sides.settled or len(sides.failed):
                 more = _towards_missing(pool, known, sides, more)
                 continue

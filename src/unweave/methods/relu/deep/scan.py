@@ -41,9 +41,7 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         beside[:-1] |= apart
         beside[1:] |= apart
         beside &= ~np.isin(np.arange(len(owner)), list(inner))
-        if (
-            attempt == 0 and beside.any()
-        ):  # of two pieces that do not meet often only one is bent: its middle tells
+        if attempt == 0 and beside.any():  # of two pieces that do not meet often only one is bent: its middle tells
             rows = np.flatnonzero(beside)
             there, their_bars = inquiry.ask(lines.points(owner[rows], middle[rows]))
             miss = np.max(np.abs(there - (first[rows] + last[rows]) / 2), axis=1)

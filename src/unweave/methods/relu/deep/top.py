@@ -74,11 +74,7 @@ def sides_if_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
     x, y, weight, size = transcript(pool)
     n = len(rows)
     h = known.features(x)
-    clean = (
-        ~np.any((known.active(h) @ (~seen[:, :-1]).T.astype(int)) > 0, axis=1)
-        if known.depth
-        else np.ones(len(x), bool)
-    )
+    clean = ~np.any((known.active(h) @ (~seen[:, :-1]).T.astype(int)) > 0, axis=1) if known.depth else np.ones(len(x), bool)
     take = np.flatnonzero(clean)
     if len(take) < 4 * n + 20:
         return None
