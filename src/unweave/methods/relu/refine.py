@@ -7,6 +7,9 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.solve.gauss_newton import polish_weighted
 
+OUTLIER = 1e3
+"""Points that miss by so many times the median say nothing: a unit not known yet, or a window, disturbs them."""
+
 
 def refine_network(
     network: Network, x: np.ndarray, answers: np.ndarray, bars: np.ndarray, *, num_steps: int = 4
@@ -16,11 +19,18 @@ def refine_network(
     misses = np.max(np.abs(network(x) - answers), axis=1)
     near = np.flatnonzero(misses <= 1e-5 * (scale + np.max(np.abs(answers), axis=1)))
     num_unknowns = network.num_parameters
-    limit = max(3 * num_unknowns, 1500)
+    limit = max(4 * num_unknowns, 4000)
     if len(near) < num_unknowns + 10:
         return network
     if len(near) > limit:
         near = near[np.linspace(0, len(near) - 1, limit).astype(int)]
-    return polish_weighted(
-        network, x[near], answers[near], bars[near], max_steps=num_steps, patience=2
-    ).network
+    x, answers, bars = x[near], answers[near], bars[near]
+    for _ in range(2):
+        sizes = np.max(np.abs(network(x) - answers), axis=1) / bars
+        sound = sizes <= OUTLIER * max(float(np.median(sizes)), 1.0)
+        network = polish_weighted(
+            network, x[sound], answers[sound], bars[sound], max_steps=num_steps, patience=2
+        ).network
+        if sound.all():
+            break
+    return network
