@@ -221,8 +221,14 @@ class Identification:
             parts.append(
                 f"known up to {unseen_symmetries(self.network)}; units without effect cannot be seen"
             )
+            parts.extend(self._what_could_hide())
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
+
+    def _what_could_hide(self) -> list[str]:
+        """How rare a unit the search for disagreement may have missed, where there was one."""
+        search = None if self.certificate is None else self.certificate.check("search for disagreement")
+        return [search.words] if search is not None and search.words else []
 
 
 def load(path: str | os.PathLike[str]) -> Identification:

@@ -41,7 +41,8 @@ class Certificate:
     fresh: dict[str, np.ndarray] = field(default_factory=dict, compare=False, repr=False)
     """What was compared: ``answers`` of the model, ``outputs`` of the network, both (n, outputs), ``errors`` (n,).
 
-    ``deviations`` are the standard errors of the units, layer by layer, where they were computed."""
+    ``deviations`` are the standard errors of the units, layer by layer, where they were computed; ``suspects`` (n, d)
+    the points at which a search has found the model to differ from the network."""
     num_needed: int = NUM_POINTS
     """As many points as a claim needs."""
 

@@ -1,8 +1,8 @@
 """Further checks for piecewise-linear networks, where a few hundred points are too weak a certificate.
 
 A missing unit may bend the function only in a rare corner. So: fresh points at several scales, as many as a quarter
-of the parameters (up to 50 a unit, and 3000); points just beside every unit's zero set, on both sides; and kinks on
-fresh lines that the recovered network does not explain, of which there must be none.
+of the parameters (up to 50 a unit, and 3000); and kinks on fresh lines that the recovered network does not explain, of
+which there must be none. What these do not meet is searched for (``disagreement``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
 
 NUM_LINES = 2
-BESIDE, SCALES, LINES = "points beside kinks", "points near and far", "kinks on fresh lines"
+SCALES, LINES = "points near and far", "kinks on fresh lines"
 """Names of the checks."""
 
 
@@ -39,21 +39,18 @@ class _Believed:
 
 
 def check_kinks(network: Network, fresh: FreshQueries, tolerance: float = 1e-9) -> list[Check]:
-    """Points beside kinks, points near and far, kinks on fresh lines; skipped as far as the budget forbids."""
+    """Points near and far, kinks on fresh lines; skipped as far as the budget forbids."""
     meter, rng = fresh.meter, fresh.rng
     checks: list[Check] = []
     with meter.stage(CERTIFICATE):
         if meter.ledger.left < 40 + 24 * NUM_LINES:
-            return [Check(name, None) for name in (BESIDE, SCALES, LINES)]
+            return [Check(name, None) for name in (SCALES, LINES)]
         inquiry = open_inquiry(meter, fresh.precision, rng)
         rough = max(1e-9, 30 * inquiry.relative)
-        for name, x in (
-            (BESIDE, _beside_zero_sets(network, meter, rng)),
-            (SCALES, _at_several_scales(network, meter, rng)),
-        ):
-            x = x[: int(max(0, min(len(x), meter.ledger.left - 24 * NUM_LINES)))]
-            if len(x):
-                checks.append(_check_points(name, network, x, inquiry, tolerance))
+        x = _at_several_scales(network, meter, rng)
+        x = x[: int(max(0, min(len(x), meter.ledger.left - 24 * NUM_LINES)))]
+        if len(x):
+            checks.append(_check_points(SCALES, network, x, inquiry, tolerance))
         lines = draw_lines(meter.domain, NUM_LINES, meter.input_size, rng)
         kinks = find_kinks(inquiry.against(_Believed(network, inquiry.slope, rough)), lines, num_nodes=6)
     missed = sum(len(k.positions) + len(k.unresolved) for k in kinks)
@@ -95,36 +92,3 @@ def _at_several_scales(network: Network, meter: Meter, rng: np.random.Generator)
         third = count // 3
         x[:third] = 10 ** rng.uniform(-1, 2, size=(third, 1)) * rng.standard_normal((third, d))
     return x
-
-
-def _beside_zero_sets(
-    network: Network, meter: Meter, rng: np.random.Generator, max_units: int = 100
-) -> np.ndarray:
-    """Two points close to the zero set of every hidden unit, one on either side, where a random segment crosses it."""
-    d, points = meter.input_size, []
-    start, end = meter.domain.sample(64, d, rng), meter.domain.sample(64, d, rng)
-    for layer in range(network.num_layers - 1):
-        low, high = start, end
-        before, after = _arguments(network, start, layer), _arguments(network, end, layer)
-        for unit in range(min(network.weights[layer].shape[0], max_units)):
-            crossing = np.flatnonzero(before[:, unit] * after[:, unit] < 0)
-            if not len(crossing):
-                continue
-            a, b = low[crossing[0]], high[crossing[0]]
-            sign = np.sign(before[crossing[0], unit])
-            for _ in range(40):
-                middle = (a + b) / 2
-                same = np.sign(_arguments(network, middle[None], layer)[0, unit]) == sign
-                a, b = (middle, b) if same else (a, middle)
-            step = 1e-4 * (end[crossing[0]] - start[crossing[0]])
-            points += [a - step, b + step]
-    x = np.array(points).reshape(-1, d)
-    return x[meter.domain.contains(x)]
-
-
-def _arguments(network: Network, x: np.ndarray, layer: int) -> np.ndarray:
-    """What the units of hidden ``layer`` are applied to."""
-    if layer == 0:
-        return x @ network.weights[0].T + network.biases[0]
-    below = Network(network.weights[:layer], network.biases[:layer], network.activations[:layer])
-    return below(x) @ network.weights[layer].T + network.biases[layer]

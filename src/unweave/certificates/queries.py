@@ -8,7 +8,8 @@ a hyperplane, even the model's own rounding moves the answer by that much times 
 *What follows.* If all n points drawn from the domain agree, then with 95 % confidence the fraction of the domain
 where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
 
-*Further checks* where functions have kinks or jumps, and those the method has named.
+*Further checks* where functions have kinks or jumps, a search for places of disagreement, and those the method has
+named.
 
 *Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter
 at the measured noise level. Units whose parameters it does not determine are named.
@@ -22,6 +23,7 @@ import numpy as np
 
 from unweave.certificates.base import Check, FreshQueries, Wanted
 from unweave.certificates.certificate import EXACT, NUM_POINTS, Certificate, name_units
+from unweave.certificates.disagreement import check_disagreement
 from unweave.certificates.first_layer import PLANE_ERROR, check_planes
 from unweave.certificates.kinks import check_kinks
 from unweave.certificates.steps import check_faces
@@ -65,6 +67,10 @@ def certify(
         checks += check_kinks(network, fresh, tolerance)
     if steps:
         checks += check_faces(network, fresh)
+    suspects = np.zeros((0, network.input_size))
+    if not steps:
+        search, suspects = check_disagreement(network, fresh, (x, y))
+        checks += search
     checks += [check.make(network, fresh) for check in wanted]
     return Certificate.of_errors(
         errors,
@@ -79,6 +85,7 @@ def certify(
             "answers": y,
             "outputs": network(x),
             "errors": errors,
+            **({"suspects": suspects} if len(suspects) else {}),
             **({} if deviations is None else {"deviations": deviations}),
         },
     )

@@ -42,6 +42,8 @@ class Serves:
     """Further ones, tried only when the user names them."""
     gaussian: bool = False
     """Whether inputs of rows that are not Gaussian are worth a warning."""
+    suspects: bool = False
+    """Whether it looks again where it is told that its network and the model differ (``Problem.suspects``)."""
 
     def candidates(self, activation: str) -> tuple[str, ...]:
         """What to try when the user names ``activation``, or "auto"."""
@@ -120,6 +122,8 @@ class Problem:
     """Where independent fits may run side by side."""
     deadline: Deadline = field(default_factory=Deadline)
     """When the whole run must end."""
+    suspects: np.ndarray | None = field(default=None, compare=False)
+    """Points (n, d) near which the network that the method found before, on the same questions, is not the model."""
 
     def within(self, seconds: float) -> float:
         """A method's own limit, or the seconds that are left of the run where these are fewer."""

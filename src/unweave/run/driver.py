@@ -13,6 +13,8 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
@@ -64,6 +66,10 @@ class Side(Protocol):
 
     def warnings(self, method: Method) -> tuple[str, ...]: ...
 
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
+        ...
+
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network as it is returned, its certificate, and details worth keeping."""
         ...
@@ -80,6 +86,10 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         for choice, ranking in _choices(side, wishes):
             found, conclusive = _attempt(side, choice, wishes, ranking)
             best = found if best is None else _better(best, found)
+            suspects = _suspects(side, choice, found)
+            if suspects is not None:  # its earlier questions are remembered and cost nothing
+                again, conclusive = _attempt(side, choice, wishes, ranking, suspects)
+                best = _better(best, again)
             if best.identified or conclusive or side.ledger.left == 0:
                 break
             if wishes.deadline.passed:
@@ -106,7 +116,11 @@ def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]
 
 
 def _attempt(
-    side: Side, choice: Choice, wishes: Wishes, ranking: dict[str, float]
+    side: Side,
+    choice: Choice,
+    wishes: Wishes,
+    ranking: dict[str, float],
+    suspects: np.ndarray | None = None,
 ) -> tuple[Identification, bool]:
     """What one method finds and what may be claimed of it; also whether its reason rules out every other method."""
     precision = side.precision
@@ -118,6 +132,7 @@ def _attempt(
         wishes.seed,
         engine=wishes.engine,
         deadline=wishes.deadline,
+        suspects=suspects,
     )
     base = Identification(
         outcome=Outcome.NOT_IDENTIFIED,
@@ -160,6 +175,15 @@ def _attempt(
         details={**base.details, **details},
     )
     return found, False
+
+
+def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:
+    """Points close to those where a search has found disagreement, if the method can use them; none was asked."""
+    certificate = found.certificate
+    if found.identified or certificate is None or not choice.method.serves.suspects or not side.ledger.left:
+        return None
+    places = certificate.fresh.get("suspects")
+    return None if places is None or not certificate.points_agree else side.nearby(places)
 
 
 def _failure(method: Method, error: Exception) -> str:

@@ -86,6 +86,11 @@ class Asking:
         """What a method assumes and this evidence does not give."""
         return ()
 
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Points a relative 1e-4 beside ``x``, inside the domain."""
+        aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
+        return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
+
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
         network = finding.network

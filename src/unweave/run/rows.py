@@ -114,6 +114,10 @@ class Recorded:
             f"{check.describe()}: {method.name} assumes it, so its starts may be off; the fit does not need it",
         )
 
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Nothing can be asked."""
+        return x[:0]
+
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network in the original inputs, its certificate on the held-out rows, and its standard errors."""
         found, samples, split = finding.network, self.evidence, self.split
