@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from unweave.cli.options import Debug, Quiet, print_layers
+from unweave.cli.options import Quiet, print_layers
 
 
 def demo(
     *,
     seed: int = 0,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Hide a network with 1,219 parameters behind a function, find it again, and compare.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from unweave.cli.options import Debug, Quiet, check_targets, parse_numbers, write_json
+from unweave.cli.options import Quiet, check_targets, parse_numbers, write_json
 
 
 def fit(
@@ -25,7 +25,6 @@ def fit(
     out: Path | None = None,
     json: Path | None = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Fit a network with one hidden layer to samples and say what is proved about it.
 

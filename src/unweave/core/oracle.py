@@ -15,7 +15,7 @@ class Oracle(Protocol):
     """Anything that answers f(x) in batches.
 
     ``dtype`` is the precision the model computes in as far as the adapter can tell ("float64" or "float32");
-    the precision actually delivered is measured (``oracles.precision``). ``notes`` are sentences the verdict
+    the precision actually delivered is measured (``evidence.precision``). ``notes`` are sentences the verdict
     must repeat, for instance that log-odds stand in for logits.
     """
 

@@ -15,8 +15,9 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
-from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, UnweaveError
+from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, TimeSpent, UnweaveError
 from unweave.core.oracle import AnswersInPieces, Oracle, as_real
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
@@ -30,7 +31,7 @@ class Meter:
     """An oracle with a ledger, a domain and a memory.
 
     ``progress(stage, spent, budget)`` is told of every batch. Without ``remember`` nothing is kept: a question asked
-    twice is paid twice, and there is no transcript.
+    twice is paid twice, and there is no transcript. After the ``deadline`` only certificates are asked for.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class Meter:
         batch_size: int = 65_536,
         journal: Journal | None = None,
         remember: bool = True,
+        deadline: Deadline | None = None,
     ):
         self.oracle = oracle
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
+        self.deadline = Deadline() if deadline is None else deadline
         self._watcher = Watcher(progress)
         self._batch_size = batch_size
         self._remember = remember
@@ -123,6 +126,10 @@ class Meter:
         if not np.all(inside):
             raise OutsideDomain(
                 f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
+            )
+        if self.deadline.passed and self._stage != CERTIFICATE:  # what was found in time is still checked
+            raise TimeSpent(
+                f"the time limit of {self.deadline.seconds:g} s is over; allow more with time_limit= (--time-limit)"
             )
         if not self._remember:
             self.ledger.charge(self._stage, len(x), 0)

@@ -17,6 +17,7 @@ import numpy as np
 from unweave.certificates.answers import ErrorBars
 from unweave.certificates.base import Wanted
 from unweave.core import activations as act
+from unweave.core.deadline import Deadline
 from unweave.core.network import Network
 from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
@@ -119,8 +120,14 @@ class Problem:
     """Most hidden layers a method may try when ``hidden`` is not given."""
     engine: Executor | str | None = None
     """Where independent fits may run side by side."""
+    deadline: Deadline = field(default_factory=Deadline)
+    """When the whole run must end."""
     suspects: np.ndarray | None = field(default=None, compare=False)
     """Points (n, d) near which the network that the method found before, on the same questions, is not the model."""
+
+    def within(self, seconds: float) -> float:
+        """A method's own limit, or the seconds that are left of the run where these are fewer."""
+        return min(seconds, max(self.deadline.left, 1e-3))
 
     def rng(self, *purpose: str | int) -> np.random.Generator:
         """A generator of its own for each named purpose, so that stages do not disturb each other."""

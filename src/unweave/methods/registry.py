@@ -33,6 +33,7 @@ REGISTRY = (
     Entry("relu-lines", "relu.lines:ReluLines", Evidence.QUERIES),
     Entry("relu-layers", "relu.layers:ReluLayers", Evidence.QUERIES),
     Entry("far-field", "far_field.method:FarField", Evidence.QUERIES),
+    Entry("skeleton", "skeleton.method:Skeleton", Evidence.QUERIES),
     Entry("hessian-pencil", "hessian.pencil:HessianPencil", Evidence.QUERIES),
     Entry("in-domain", "in_domain.method:InDomain", Evidence.QUERIES),
     Entry("hessian-span", "hessian.span:HessianSpan", Evidence.QUERIES),

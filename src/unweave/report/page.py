@@ -64,7 +64,7 @@ class Picture:
 
 
 def open_template(*packages: str) -> tuple[Template, Markup]:
-    """``page.html`` of the first package, and the styles of all of them; what is included may be in any."""
+    """``page.html`` of the first package, and the styles of all that have one; what is included may be in any."""
     try:
         from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
         from markupsafe import Markup, escape
@@ -75,8 +75,9 @@ def open_template(*packages: str) -> tuple[Template, Markup]:
     environment.filters["whole"] = lambda text: Markup(
         _NUMBER.sub(r'<span class="n">\g<0></span>', str(escape(text)))
     )
-    styles = [resources.files(package).joinpath("page.css").read_text("utf-8") for package in packages]
-    return environment.get_template("page.html"), Markup("".join(reversed(styles)))
+    styles = [resources.files(package).joinpath("page.css") for package in reversed(packages)]
+    style = "".join(file.read_text("utf-8") for file in styles if file.is_file())
+    return environment.get_template("page.html"), Markup(style)
 
 
 def write_page(found: Identification, path: Path, reference: Any = None) -> None:

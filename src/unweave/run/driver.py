@@ -18,6 +18,7 @@ import numpy as np
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
+from unweave.core.deadline import Deadline
 from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
@@ -38,6 +39,7 @@ class Wishes:
     """None: choose."""
     seed: int
     engine: Executor | str | None
+    deadline: Deadline
 
 
 class Side(Protocol):
@@ -90,6 +92,10 @@ def drive(side: Side, wishes: Wishes) -> Identification:
                 best = _better(best, again)
             if best.identified or conclusive or side.ledger.left == 0:
                 break
+            if wishes.deadline.passed:
+                late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
+                best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
+                break
     except BudgetSpent as error:
         if best is None:
             method = "" if choice is None else choice.method.name
@@ -120,7 +126,13 @@ def _attempt(
     precision = side.precision
     assert precision is not None
     problem = Problem(
-        choice.activations, wishes.hidden, precision, wishes.seed, engine=wishes.engine, suspects=suspects
+        choice.activations,
+        wishes.hidden,
+        precision,
+        wishes.seed,
+        engine=wishes.engine,
+        deadline=wishes.deadline,
+        suspects=suspects,
     )
     base = Identification(
         outcome=Outcome.NOT_IDENTIFIED,

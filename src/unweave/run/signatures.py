@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
@@ -22,6 +23,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter, Progress
 from unweave.evidence.rows import split_rows
 from unweave.evidence.sources import open_source
+from unweave.evidence.tables import Target
 from unweave.methods.base import Method
 from unweave.methods.choose import find_method
 from unweave.models.resolve import is_address, resolve
@@ -37,6 +39,7 @@ def identify(
     activation: str = "auto",
     hidden: Sequence[int] | None = None,
     budget: int | None = None,
+    time_limit: float | None = None,
     domain: Domain | None = None,
     method: str | Method = "auto",
     input_size: int | None = None,
@@ -60,6 +63,9 @@ def identify(
         Widths of the hidden layers if known; found otherwise.
     budget
         The most queries that may be asked.
+    time_limit
+        Seconds for the whole run, which then ends with the best of what is known; without it every method keeps to a
+        limit of its own, some minutes.
     domain
         Where questions may be asked: ``Ball``, ``Box``, ``Normal``; everywhere if not given.
     method
@@ -81,11 +87,13 @@ def identify(
         goes on where the last run stopped; all runs together stay within the budget.
     """
     began = time.monotonic()
-    wishes = _check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine)
+    wishes = _check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine, time_limit)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}
     with open_journal(journal, run_facts(oracle, domain, seed, asked)) as book, one_thread():
-        meter = Meter(oracle, domain=domain, budget=budget, progress=progress, journal=book)
+        meter = Meter(
+            oracle, domain=domain, budget=budget, progress=progress, journal=book, deadline=wishes.deadline
+        )
         found = drive(Asking(meter, seed), wishes)
     asked |= {
         "model": _repeatable_name(model, oracle),
@@ -109,6 +117,8 @@ def learn(
     mean: Any = None,
     covariance: Any = None,
     held_out: int | None = None,
+    target: Target | None = None,
+    time_limit: float | None = None,
     seed: int = 0,
     engine: Executor | str | None = None,
     progress: Progress | None = None,
@@ -119,8 +129,9 @@ def learn(
     Parameters
     ----------
     x, y
-        Inputs (n, d) and answers (n,) or (n, outputs); or, without y, a path (.npz with x and y, .parquet, a folder
-        of such shards) or an iterable of (x, y) chunks.
+        Inputs (n, d) and answers (n,) or (n, outputs); or, without y, a path (.npz, .csv, .parquet, a folder of such
+        shards), a table (DataFrame, dictionary of columns), a pair, a data set or loader of torch, or an iterable of
+        (x, y) chunks.
     activation
         The hidden activation, or "auto" to find it.
     hidden, width
@@ -133,6 +144,10 @@ def learn(
         Moments of the inputs' distribution, if known; estimated where the rows do not look like N(0, I).
     held_out
         Rows kept from every fit for the certificate; a tenth of them, 16 to 1000, if not given.
+    target
+        Which columns of a table, or which array of an .npz file, are the answers.
+    time_limit
+        Seconds for the whole run; every method also keeps to a limit of its own.
     seed
         Same seed, same rows held out, same starts, same result.
     engine
@@ -146,10 +161,10 @@ def learn(
     if hidden is not None and width is not None:
         raise InputError("give either hidden= or width=, not both")
     widths = hidden if width is None else (width,)
-    wishes = _check_wishes(activation, widths, method, Evidence.ROWS, seed, engine)
+    wishes = _check_wishes(activation, widths, method, Evidence.ROWS, seed, engine, time_limit)
     if noise is not None and not (np.isfinite(noise) and noise >= 0):
         raise InputError(f"noise={noise}: give the standard deviation of one answer, 0 or more")
-    source = open_source(x, y)
+    source = open_source(x, y, target=target)
     split = split_rows(source, stream(seed, "rows", "held out"), num_held_out=held_out)
     with one_thread():
         found = drive(Recorded(split, seed, noise, mean, covariance, progress, engine), wishes)
@@ -195,11 +210,13 @@ def _check_wishes(
     evidence: Evidence,
     seed: int,
     engine: Executor | str | None,
+    time_limit: float | None,
 ) -> Wishes:
     """What the user said, refused before any question where it cannot be used."""
     if activation != "auto":
         activation = act.get(activation).name
-    return Wishes(activation, _check_widths(hidden), find_method(method, evidence), seed, engine)
+    deadline = Deadline() if time_limit is None else Deadline(time_limit)
+    return Wishes(activation, _check_widths(hidden), find_method(method, evidence), seed, engine, deadline)
 
 
 def _check_widths(hidden: Sequence[int | None] | None) -> tuple[int, ...] | None:

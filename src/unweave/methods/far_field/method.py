@@ -80,7 +80,7 @@ class FarField:
             )
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
-            deadline = time.monotonic() + self.time_limit
+            deadline = time.monotonic() + problem.within(self.time_limit)
             run = _Run(meter, problem, attempt, reach, deadline, scales)
             finding = run.recover()
             if finding.network is not None or run.hopeless:

@@ -70,9 +70,9 @@ class HessianPencil:
         least = 2 * meter.input_size * width
         if meter.ledger.left < least:
             return Finding(None, f"two Hessians take {least:,} queries, which the budget does not leave")
-        return _Run(meter, problem, smooth, deadline=time.monotonic() + self.time_limit).recover(
-            self.samples_per_parameter
-        )
+        return _Run(
+            meter, problem, smooth, deadline=time.monotonic() + problem.within(self.time_limit)
+        ).recover(self.samples_per_parameter)
 
 
 @dataclass

@@ -105,7 +105,7 @@ class _Run(HessianProbe):
     def __post_init__(self):
         super().__post_init__()
         self.scheme = self.options.scheme
-        self.deadline = time.monotonic() + self.options.time_limit
+        self.deadline = time.monotonic() + self.problem.within(self.options.time_limit)
 
     def recover(self) -> Finding:
         self.measure_length()

@@ -1,7 +1,7 @@
 """Halfspaces: identify a model that gives only two answers, when one of them is given on an intersection of halfspaces.
 
 Intersections and unions of halfspaces, ORs of step units, thresholded networks that are convex on one side. The faces
-are found by bisection (``high_threshold_queries``), each to rounding, in ``80 d`` to ``110 d`` questions. The network
+are found by bisection (``queries``), each to rounding, in ``80 d`` to ``110 d`` questions. The network
 is a layer of step units, one a face, under a unit that is on when any (or none) of them is.
 """
 

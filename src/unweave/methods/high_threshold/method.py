@@ -2,9 +2,9 @@
 
 ``f(x) = P(u(w_1.x - t_1), ..., u(w_m.x - t_m))`` with x ~ N(0, I), high thresholds and an unknown P (Goel and Panigrahy
 2019). Most rows have the resting value ``c_0 = P(0)``; where f differs from it, some unit is active. These labels are
-an OR of halfspaces, which gives directions, thresholds and the number of units (``high_threshold_labels``). Step units
+an OR of halfspaces, which gives directions, thresholds and the number of units (``labels``). Step units
 end there; relu units come back to rounding by inverse regression on rows where one unit is active alone; sigmoid units
-have no resting value and are fitted with P projected out (``high_threshold_sigmoid``).
+have no resting value and are fitted with P projected out (``sigmoid``).
 
 The network found is open: its first layer is known, the rest is not.
 """

@@ -74,6 +74,9 @@ class InDomain:
         finding = recover_reduced(meter, problem, self.recover_directly)
         return self.recover_directly(meter, problem) if finding is None else finding
 
+    def _effort(self, problem: Problem) -> Effort:
+        return replace(self.effort, time_limit=problem.within(self.effort.time_limit))
+
     def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
         """The same in all coordinates."""
         with meter.stage(STAGE):
@@ -88,7 +91,7 @@ class InDomain:
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
-            found = _recover(pools, problem, self.effort)
+            found = _recover(pools, problem, self._effort(problem))
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
@@ -96,7 +99,7 @@ class InDomain:
             vague = problem.precision.kind != "float64" and _worst_error(found) > VAGUE
             limit = MOST * len(pool.x)
             if coarse or vague:
-                found = _recover_from_more(pool, problem, self.effort, found)
+                found = _recover_from_more(pool, problem, self._effort(problem), found)
             if coarse:
                 return found
             most = affordable(limit - len(pool.x))

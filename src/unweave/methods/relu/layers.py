@@ -11,7 +11,7 @@ the first hidden layer is returned, open above (``relu_open``).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -54,6 +54,8 @@ class ReluLayers:
     serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
     max_rounds: int = 6
     max_seconds: float = 180.0
+    window: float = 0.0
+    """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def suits(self, traits: Traits) -> str | None:
         return traits.why_kinked() if traits.candidates(self.serves) else None
@@ -69,7 +71,7 @@ class ReluLayers:
                     "relu lines"
                 )  # the questions of one hidden layer, already answered, come first
                 with meter.stage("lines"):
-                    inquiry = open_inquiry(meter, problem.precision, rng)
+                    inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
                 first = find_first_layer(inquiry, rng, num_lines=num_lines)
                 if not len(first.planes) or not len(first.deeper):
                     continue
@@ -81,7 +83,7 @@ class ReluLayers:
                     return describe_planes(inquiry, first, str(spent), rng)
                 if finding.network is None:
                     raise
-                return finding
+                return replace(finding, reason=f"{finding.reason}; {spent}")
             if finding.network is not None:
                 return finding
             finding = describe_planes(inquiry, first, finding.reason, rng)

@@ -42,6 +42,8 @@ class ReluLines:
     name: str = "relu-lines"
     serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
     max_rounds: int = 12
+    window: float = 0.0
+    """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def suits(self, traits: Traits) -> str | None:
         return traits.why_kinked() if traits.candidates(self.serves) else None
@@ -50,7 +52,7 @@ class ReluLines:
         """Find every unit of one hidden layer, its side and the output layer."""
         rng = problem.rng("relu lines")
         with meter.stage("lines"):
-            inquiry = open_inquiry(meter, problem.precision, rng)
+            inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:
             ridges, pieces, fits = find_ridges_roughly(inquiry, rng)
             if not fits:

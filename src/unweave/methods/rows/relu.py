@@ -5,9 +5,9 @@ recorded rows (Awasthi, Tang and Vijayaraghavan 2021 for Gaussian inputs; no the
 no distribution: it is judged by rows it has not seen). Stages:
 
 1. a student without signs, wider than the truth, is fitted and repaired until it explains the rows to rounding, or to
-   a level that wider ones do not lower (``relu_samples_search``);
+   a level that wider ones do not lower (``relu_search``);
 2. units are removed as long as the residual allows it (optimal brain surgeon): the least width that explains the rows;
-3. the affine part says on which side each unit is active, ``beta = sum_i s_i c_i w_i / 2`` (``relu_sides``): a linear
+3. the affine part says on which side each unit is active, ``beta = sum_i s_i c_i w_i / 2`` (``relu.sides``): a linear
    solve, or an enumeration of signs; where several choices give the same function (dependent weights), that is said;
 4. exact rows: least squares to the last digit. Noisy rows: Gauss-Newton on every row, read as a stream, which
    reaches the Cramer-Rao bound; the level is confirmed by a second, independent fit and by a test that nothing is
@@ -77,7 +77,8 @@ class ReluSamples:
                 rows.affine, reason="the answers are an affine function of x: there are no hidden units"
             )
         samples.report("search for kinks")
-        search = rows.search(problem.rng("search for kinks"), self.effort)
+        effort = replace(self.effort, time_limit=problem.within(self.effort.time_limit))
+        search = rows.search(problem.rng("search for kinks"), effort)
         if self.moments and moments_pay(samples):
             samples.report("moments")
             kinks = kinks_from_moments(samples, problem.rng("moments"))

@@ -31,4 +31,6 @@ class SmoothSamples:
 
     def recover(self, samples: Samples, problem: Problem) -> Finding:
         samples.report("fit of smooth students")
-        return recover_from_samples(samples.x, samples.y, problem, effort=Effort(time_limit=self.time_limit))
+        return recover_from_samples(
+            samples.x, samples.y, problem, effort=Effort(time_limit=problem.within(self.time_limit))
+        )

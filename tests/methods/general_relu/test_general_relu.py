@@ -108,7 +108,7 @@ def test_scalars_from_exact_directions(size, count, split):
 def test_signs_from_the_lowest_orders(size, count, offset):
     truth = replace(random_units(size, count, 8), offset=0.7 if offset is None else offset)
     signed = fix_signs(unsigned(truth, 3), population_tensors(truth, 1), offset=offset)
-    assert signed.all_determined
+    assert np.all(signed.determined)
     assert signed.num_patterns == 1
     assert worst_error(truth, signed.units) < 1e-8
     assert signed.units.offset == pytest.approx(truth.offset, abs=1e-9)

@@ -72,7 +72,7 @@ def test_several_units_are_refused_on_the_first_line(activation):
 
 
 def test_the_example_finds_its_weights():
-    script = Path(__file__).parents[2] / "examples" / "ridge_function.py"
+    script = Path(__file__).parents[3] / "examples" / "ridge_function.py"
     shown = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True
     )
