@@ -19,7 +19,7 @@ the same functions; the work is done in tanh form.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.far_field.arguments import read_row, solve_arguments
+from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_rows import (
@@ -43,6 +44,7 @@ from unweave.probes.far_rows import (
 )
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
 from unweave.solve.weighted import relative_errors, weighted_polish, weighted_system
+from unweave.students.overwide import Pool
 
 RADIUS = 1e7
 FARTHEST = 1e9
@@ -295,20 +297,31 @@ class _Run:
             return Top(None, worst, len(patterns), "a unit of the first layer was missed on this circle")
         if self._misses_a_unit(layer):
             return Top(None, np.inf, len(patterns), "a unit of the first layer was missed on this circle")
-        hidden = self.problem.hidden
-        if hidden is not None and len(hidden) != 2:
-            return Top(None, np.inf, len(patterns), "far field serves one or two hidden layers")
-        return fit_top(
-            patterns,
-            values,
-            buy,
+        hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
+        top = Top(None, np.inf, len(patterns))
+        if hidden is None or len(hidden) == 2:
+            top = fit_top(
+                pool,
+                self.activation,
+                width=None if hidden is None else hidden[1],
+                accept=self.accept,
+                rng=self.rng,
+                max_vertices=self._most_vertices(num_units),
+                deadline=self.deadline,
+            )
+        if top.network is not None or (hidden is not None and len(hidden) == 2):
+            return top
+        deeper = peel(
+            pool,
             self.activation,
-            width=None if hidden is None else hidden[1],
-            accept=self.accept,
+            hidden=None if hidden is None else hidden[1:],
+            max_depth=self.problem.max_depth,
+            noise=self.noise,
             rng=self.rng,
-            max_vertices=self._most_vertices(num_units),
             deadline=self.deadline,
+            engine=self.problem.engine,
         )
+        return replace(deeper, attempts=top.attempts + deeper.attempts)
 
     def _misses_a_unit(self, layer: _FirstLayer, num_pairs: int = 8) -> bool:
         """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""

@@ -11,7 +11,6 @@ A fit counts only when it reproduces more answers than it has parameters to the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,9 +19,8 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.solve.layout import Layout
 from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, minimise, spread_of
+from unweave.students.overwide import Pool
 from unweave.students.prune import prune
-
-Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 GROWTH = 1.25
 STARTS_FREE = 2
@@ -58,9 +56,7 @@ def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:
 
 
 def fit_top(
-    patterns: np.ndarray,
-    values: np.ndarray,
-    buy: Buy,
+    pool: Pool,
     activation: act.Activation,
     *,
     width: int | None,
@@ -69,11 +65,11 @@ def fit_top(
     max_vertices: int,
     deadline: float,
 ) -> Top:
-    """Fit one hidden layer on the vertices, buying more in steps of ``GROWTH`` until a student fits.
+    """Fit one hidden layer on the vertices of a pool, buying more in steps of ``GROWTH`` until a student fits.
 
-    ``buy(n)`` returns up to n further vertices with their values. ``accept`` is the relative residual that
-    counts as exact.
+    ``accept`` is the relative residual that counts as exact.
     """
+    patterns, values = pool.x, pool.y
     num_units, num_outputs = patterns.shape[1], values.shape[1]
     start = 2 if width is None else width
     wanted = (
@@ -83,10 +79,11 @@ def fit_top(
     while True:
         exhausted = False
         if wanted > len(patterns):
-            more_patterns, more_values = buy(wanted - len(patterns))
-            exhausted = len(more_patterns) < wanted - len(patterns)
-            patterns = np.concatenate([patterns, more_patterns])
-            values = np.concatenate([values, more_values])
+            before, missing = len(pool.x), wanted - len(patterns)
+            pool.take(before + missing)
+            exhausted = len(pool.x) < before + missing
+            patterns = np.concatenate([patterns, pool.x[before:]])
+            values = np.concatenate([values, pool.y[before:]])
         thorough = exhausted or len(patterns) >= max_vertices
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
             if fit.end == "steps" and accept < fit.rms < PROMISING:
