@@ -27,7 +27,7 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
-from unweave.methods.far_field.arguments import read_row, solve_arguments
+from unweave.methods.far_field.arguments import Row, read_row, solve_arguments, steepest_argument
 from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
@@ -51,6 +51,8 @@ FARTHEST = 1e9
 NEAREST = 1e4
 """The domain must reach at least this far: inside, neighbouring units overlap."""
 MAX_CIRCLES = 3
+MISMATCH = 1e-3
+"""Relative difference of the slopes along the circle from which on a unit is read beside its crossing."""
 EXACT = 3e-10
 """Relative standard error above which a unit is read again."""
 
@@ -341,12 +343,16 @@ class _Run:
         """Rows and biases to rounding, through the known top; doubtful units are read again elsewhere."""
         patterns = staircase_patterns(len(layer.rows))
         rows, arguments, bends = [], [], []
+        bases = np.array([r.base for r in layer.readings])
+        tangents = layer.circle.tangent(np.array([r.crossing.angle for r in layer.readings]))
         for i, reading in enumerate(layer.readings):
-            row = read_row(reading, patterns[i], i, top, self.activation, layer.basis)
+            row = read_row(reading, patterns[i], i, top, self.activation, layer.basis, tangents[i])
+            if row.mismatch > MISMATCH:
+                row, bases[i] = self._read_beside(reading, row, patterns[i], i, top, layer.basis, tangents[i])
             rows.append(row.weights)
             arguments.append(row.argument)
             bends.append(row.bend)
-        weights, bases = np.array(rows), np.array([r.base for r in layer.readings])
+        weights = np.array(rows)
         if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
             return None
         biases = np.array(arguments) - np.sum(weights * bases, axis=1)
@@ -361,6 +367,18 @@ class _Run:
                 )
         names = [self.activation.name] + [self.activation.name] * (top.num_layers - 1) + ["identity"]
         return Network([weights, *top.weights], [biases, *top.biases], names), float(np.median(bends))
+
+    def _read_beside(self, reading, row, pattern, unit, top, basis, tangent) -> tuple[Row, np.ndarray]:
+        """The row from a base a little further along the circle, where the answers tell the arguments apart."""
+        wanted = steepest_argument(pattern, unit, top, self.activation, row.argument)
+        base = reading.base + (wanted - row.argument) / row.slope * tangent
+        points = np.concatenate([base[None], base + reading.step * basis.T])
+        with self.meter.stage("second look"):
+            answers = self.meter.ask(points)
+        guesses = np.full(len(points), wanted)
+        arguments = solve_arguments(answers, pattern, unit, top, self.activation, guesses)
+        weights = basis @ (arguments[1:] - arguments[0]) / reading.step
+        return replace(row, weights=weights, argument=float(arguments[0])), base
 
     def _look_closer(self, network: Network, basis: np.ndarray) -> Network:
         """Read again the units that all answers so far leave uncertain, where the answers would allow better."""
