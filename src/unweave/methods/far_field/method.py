@@ -310,6 +310,7 @@ class _Run:
                 rng=self.rng,
                 max_vertices=self._most_vertices(num_units),
                 deadline=self.deadline,
+                deeper=hidden is None,
             )
         if top.network is not None or (hidden is not None and len(hidden) == 2):
             return top
@@ -321,7 +322,6 @@ class _Run:
             noise=self.noise,
             rng=self.rng,
             deadline=self.deadline,
-            engine=self.problem.engine,
         )
         return replace(deeper, attempts=top.attempts + deeper.attempts)
 

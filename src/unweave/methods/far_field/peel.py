@@ -2,24 +2,47 @@
 
 At a far vertex the first layer's hidden vector h in {-1, +1}^m is known exactly, whatever stands above, and with it
 ``f = T(h)`` is a network of one layer less on inputs that are known, bounded and nearly uncorrelated. Over-wide
-students (``students.overwide``) recover T there, widths and depth unknown. It needs neither exact rows nor biases of
-the first layer: those are read through T afterwards. A first layer wider than the input shows fewer sign patterns,
-but still far more than a student needs.
+students (``students.student``) recover T there, widths and depth unknown: at every size one of each likely depth,
+and where one comes close, more of its depth. It needs neither exact rows nor biases of the first layer: those are
+read through T afterwards. A first layer wider than the input shows fewer sign patterns, but mostly far more than a
+student needs.
 """
 
 from __future__ import annotations
 
 import time
-from concurrent.futures import Executor
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
-from unweave.students.effort import Candidate, Effort
-from unweave.students.overwide import Pool, search
+from unweave.solve.devices import fits_memory
+from unweave.students.effort import Candidate, Shape, choose_widths, widened
+from unweave.students.forms import Form
+from unweave.students.overwide import Pool
+from unweave.students.student import Attempt, Recovered, try_student
 
+GROWTH = 1.17
 MOST_VERTICES = 60_000
+SHAPES = {
+    1: (Shape(2.2),),
+    2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
+    3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
+    4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
+}
+"""Residuals per parameter and aspect, by depth, in turn."""
+RARELY = 3
+"""One hidden layer, tried before, and four are tried at every so many sizes."""
+CLOSE = 0.4
+"""A residual below this fraction of all earlier ones says which depth to try."""
+NEARLY = 1e-3
+"""A student below this that does not become exact has a layer too many, or was unlucky."""
+LAST = 4
+"""Rounds of all depths once there are no more vertices."""
+PATIENCE, SHARE = 5.0, 0.25
+"""One student may take so many seconds, or this share of the time that is left."""
 
 
 def peel(
@@ -31,22 +54,81 @@ def peel(
     noise: float,
     rng: np.random.Generator,
     deadline: float,
-    engine: Executor | str | None = None,
+    max_vertices: int = MOST_VERTICES,
 ) -> Top:
-    """The network above the first layer; ``hidden`` are its widths when given, ``max_depth`` bounds them else."""
-    depths = range(1, max_depth + 1) if hidden is None else [len(hidden)]
-    effort = Effort(
-        time_limit=max(deadline - time.monotonic(), 0.0), min_points=len(pool.x), max_points=MOST_VERTICES
-    )
-    fit = search(
-        pool,
-        [Candidate(activation.name, depth) for depth in depths],
-        hidden=hidden,
-        noise=noise,
-        rng=rng,
-        effort=effort,
-        engine=engine,
-    )
-    attempts = tuple((a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts)
-    network = fit.network if fit.minimal else None
-    return Top(network, fit.rms, fit.num_points, fit.reason, attempts)
+    """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number."""
+    plan = _Plan(hidden, max_depth)
+    num_vertices, attempts, reason = len(pool.x), [], ""
+    while not reason:
+        patterns, values = pool.take(num_vertices)
+        exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
+        for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
+            if time.monotonic() > deadline:
+                reason = "the time limit was reached while fitting the layers above the first"
+                break
+            now = time.monotonic()
+            until = min(deadline, now + max(PATIENCE, SHARE * (deadline - now)))
+            found, attempt = try_student(
+                patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until
+            )
+            attempts.append(attempt)
+            plan.record(depth, attempt.rms)
+            if found is not None and found.minimal:
+                return _top(found, attempts, len(patterns))
+        if exhausted:
+            reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
+        num_vertices = min(int(np.ceil(GROWTH * num_vertices)), max_vertices)
+    return _top(None, attempts, len(pool.x), reason)
+
+
+@dataclass
+class _Plan:
+    """Which depths to try at each size, from how close each has come."""
+
+    hidden: tuple[int, ...] | None
+    max_depth: int
+    turn: int = 0
+    best: float = np.inf
+    leading: tuple[int, ...] = ()
+
+    def students(
+        self, patterns: np.ndarray, values: np.ndarray, activation: Activation, num_rounds: int
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Depths and widths of the students for these vertices, those that do not fit into memory left out."""
+        for _ in range(num_rounds):
+            for depth in self._depths():
+                shapes = SHAPES[min(depth, max(SHAPES))]
+                shape = shapes[self.turn % len(shapes)]
+                candidate = Candidate(activation.name, depth)
+                widths = choose_widths(patterns, values, candidate, shape)
+                if self.hidden is not None:
+                    widths = widened(self.hidden)
+                sizes = (patterns.shape[1], *widths, values.shape[1])
+                if fits_memory(values.size, Form.of(activation.name).layout(sizes).num_parameters):
+                    yield depth, widths
+            self.turn += 1
+
+    def record(self, depth: int, rms: float) -> None:
+        """A student of ``depth`` ended at ``rms``."""
+        if rms < NEARLY:
+            self.leading = (max(depth - 1, 1), depth)
+        elif depth > 1 and rms < CLOSE * self.best and np.isfinite(self.best):
+            self.leading = (depth, depth)
+        elif self.best >= NEARLY and depth in self.leading and rms > self.best / CLOSE:
+            self.leading = ()
+        self.best = min(self.best, rms) if depth > 1 else self.best
+
+    def _depths(self) -> list[int]:
+        if self.hidden is not None:
+            return [len(self.hidden)] * 2
+        if self.leading:
+            return list(self.leading)
+        usual = [2, 3] if self.turn % RARELY else [2, 3, 1, 4]
+        return [depth for depth in usual if depth <= self.max_depth]
+
+
+def _top(found: Recovered | None, attempts: list[Attempt], num_vertices: int, reason: str = "") -> Top:
+    told = tuple((a.activation, a.widths, a.num_points, a.rms, str(a.end)) for a in attempts)
+    if found is None:
+        return Top(None, min((a.rms for a in attempts), default=np.inf), num_vertices, reason, told)
+    return Top(found.network, found.rms, num_vertices, "", told)

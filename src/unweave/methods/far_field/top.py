@@ -64,10 +64,12 @@ def fit_top(
     rng: np.random.Generator,
     max_vertices: int,
     deadline: float,
+    deeper: bool = False,
 ) -> Top:
     """Fit one hidden layer on the vertices of a pool, buying more in steps of ``GROWTH`` until a student fits.
 
-    ``accept`` is the relative residual that counts as exact.
+    ``accept`` is the relative residual that counts as exact. ``deeper``: more hidden layers will be tried after this,
+    so that the search ends without its dearest part.
     """
     patterns, values = pool.x, pool.y
     num_units, num_outputs = patterns.shape[1], values.shape[1]
@@ -84,7 +86,8 @@ def fit_top(
             exhausted = len(pool.x) < before + missing
             patterns = np.concatenate([patterns, pool.x[before:]])
             values = np.concatenate([values, pool.y[before:]])
-        thorough = exhausted or len(patterns) >= max_vertices
+        last = exhausted or len(patterns) >= max_vertices
+        thorough = exhausted or (last and not deeper)
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
             if fit.end == "steps" and accept < fit.rms < PROMISING:
                 settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
@@ -101,7 +104,7 @@ def fit_top(
             if time.monotonic() > deadline:
                 reason = "the time limit was reached while fitting the second layer"
                 return Top(None, best, len(patterns), reason)
-        if thorough:
+        if last:
             return Top(None, best, len(patterns), f"no second layer fits {len(patterns)} far vertices")
         wanted = min(int(GROWTH * len(patterns)) + 1, max_vertices)
 
