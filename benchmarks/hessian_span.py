@@ -26,8 +26,8 @@ from unweave.algebra.matrix_span import MatrixSpan, projection_error, span_of_sq
 from unweave.core import activations as act
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import measure_precision
-from unweave.experiments.two_layer_stated import StatedOptions
-from unweave.methods.base import Finding, Problem
+from unweave.experiments.two_layer_stated import StatedOptions, StatedSpan
+from unweave.methods.base import Finding, Method, Problem
 from unweave.methods.hessian.span import HessianSpan, SpanOptions
 from unweave.models.resolve import resolve
 
@@ -58,17 +58,17 @@ def rate(found: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean(2 - 2 * cosines < THRESHOLD))
 
 
-def run(network: unweave.Network, activation: str, seed: int, options: SpanOptions) -> Trial:
+def run(network: unweave.Network, activation: str, seed: int, method: Method) -> Trial:
     began = time.process_time()
     meter = Meter(resolve(network))
     precision = measure_precision(meter, np.random.default_rng(seed))
     problem = Problem((activation,), network.hidden, precision, seed)
-    finding = HessianSpan(options).recover(meter, problem)
+    finding = method.recover(meter, problem)
     seconds = time.process_time() - began
     error = np.inf
     if finding.network is not None:
         error = unweave.compare(network, finding.network).max_relative_error
-    figures = _stated_figures if options.as_stated else _improved_figures
+    figures = _stated_figures if isinstance(method, StatedSpan) else _improved_figures
     return Trial(*figures(network, finding), error, meter.ledger.total, seconds)
 
 
@@ -163,8 +163,8 @@ def main() -> None:
     if options.sizes:
         cells = [tuple(map(int, options.sizes.split(",")))]
     count = options.trials or 3
-    stated = SpanOptions(as_stated=True, stated=StatedOptions(descent_steps=options.descent_steps))
-    improved = SpanOptions(time_limit=180.0 if options.quick else 900.0)
+    stated = StatedSpan(StatedOptions(descent_steps=options.descent_steps))
+    improved = HessianSpan(SpanOptions(time_limit=180.0 if options.quick else 900.0))
     if options.only in (None, "shallow"):
         shallow_cells(count, options.first_seed)
     if options.only in (None, "pencil"):

@@ -281,11 +281,12 @@ def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | Non
 def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
     from unweave.solve.accelerated import AcceleratedProblem
+    from unweave.solve.descend import Settings, descend
     from unweave.solve.devices import has_accelerator
-    from unweave.solve.host import HostProblem
+    from unweave.solve.fit import LEAST_INEXACT
     from unweave.solve.inexact import InexactProblem
     from unweave.solve.layout import Layout
-    from unweave.solve.levenberg_marquardt import LEAST_INEXACT, Settings, descend
+    from unweave.solve.step import DenseProblem
     from unweave.solve.together import MOST, fit_together
 
     rng = np.random.default_rng(0)
@@ -310,7 +311,7 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
             problem = AcceleratedProblem(layout, x, y)
             problems["accelerator"] = problem, problem.inside(start)
         if "CPU" in devices and p < 5500:
-            problems["CPU"] = HostProblem(residual, linearise, None, y.size), start
+            problems["CPU"] = DenseProblem(residual, linearise, y.size), start
         if "CPU" in devices:
             problems["CPU, inexact"] = InexactProblem(layout, x, y), start
         for name, (problem, point) in problems.items():

@@ -197,3 +197,24 @@ def test_interruption_is_one_line_and_status_130(tmp_path):
     done = _python("-c", code)
     assert done.returncode == 130
     assert done.stderr == "unweave: error: interrupted; nothing more was written\n"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+@pytest.mark.parametrize("before", ["SIG_IGN", "SIG_DFL"])
+def test_signals_are_heard_wherever_the_command_was_started(name, before):
+    code = (
+        "import os, signal, sys\n"
+        f"signal.signal(signal.{name}, signal.{before})\n"
+        "from unweave.cli import main\n"
+        "def f(x):\n"
+        f"    os.kill(os.getpid(), signal.{name})\n"
+        "    return x.sum(axis=1)\n"
+        "sys.modules['model'] = type(sys)('model')\n"
+        "sys.modules['model'].f = f\n"
+        "status = main(['identify', 'model:f', '--input-size', '3'])\n"
+        f"assert signal.getsignal(signal.{name}) == signal.{before}\n"
+        "sys.exit(status)\n"
+    )
+    done = _python("-c", code)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "unweave: error: interrupted; nothing more was written\n"

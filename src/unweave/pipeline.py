@@ -126,6 +126,7 @@ class _Run:
     method: str
     seed: int
     engine: Executor | str | None
+    num_certificates: int = 0
 
     def identify(self) -> Identification:
         """Every stage in order; a spent budget ends it with what is known."""
@@ -193,13 +194,13 @@ class _Run:
         if finding.network is None:
             return base
         network = finding.network
-        certificate = certify(network, self.meter, precision, self._rng(3))
+        certificate = self._certify(network, precision)
         if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
             network = self._sharpen(network, precision)
-            certificate = certify(network, self.meter, precision, self._rng(4))
+            certificate = self._certify(network, precision)
         if _is_rough(network, certificate, precision):
             network = self._spread_out(network, precision)
-            certificate = certify(network, self.meter, precision, self._rng(8))
+            certificate = self._certify(network, precision)
         outcome, reason = judge(finding, certificate)
         network = None if outcome is Outcome.NOT_IDENTIFIED else network
         undetermined = (*finding.undetermined, *certificate.undetermined)
@@ -214,6 +215,12 @@ class _Run:
             certificate=certificate,
             undetermined=undetermined,
         )
+
+    def _certify(self, network: Network, precision: Precision) -> Certificate:
+        """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
+        self.num_certificates += 1
+        rng = np.random.default_rng([self.seed, 3, self.num_certificates])
+        return certify(network, self.meter, precision, rng)
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave.core import activations as act
 from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
-from unweave.core.network import Network
+from unweave.core.network import Network, unseen_symmetries
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.precision import Precision
 from unweave.formats import native
@@ -273,21 +272,6 @@ def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> C
     from unweave.certificates.certificate import Certificate
 
     return Certificate.from_dict({**record, "fresh": fresh})
-
-
-def unseen_symmetries(network: Network) -> str:
-    """What every network of this kind leaves open, in words."""
-    kinds = [act.get(name) for name in network.hidden_activations]
-    seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
-    if any(kind.flips for kind in kinds):
-        seen.append("the signs of units")
-    if any(kind.degree for kind in kinds):
-        seen.append("positive scales of units")
-    if any(kind.name == "exp" for kind in kinds):
-        seen.append("shifts of exponential units")
-    if any(kind.name == "sigmoid" for kind in kinds):
-        seen.append("writing sigmoid as tanh")
-    return ", ".join(seen) or "nothing: every parameter is determined"
 
 
 def _lift_arrays(value: Any, tensors: dict[str, np.ndarray]) -> Any:

@@ -13,9 +13,8 @@ from unweave import Ball, Network
 from unweave.core import activations as act
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import measure_precision
-from unweave.experiments.two_layer_stated import StatedOptions
+from unweave.experiments.two_layer_stated import StatedOptions, StatedSpan
 from unweave.methods.base import Problem
-from unweave.methods.hessian.span import HessianSpan, SpanOptions
 from unweave.methods.hessian.span_layers import Deparametrised, complete_directions, find_second_layer
 from unweave.methods.hessian.span_shallow import curvature_coefficients, fit_units
 from unweave.models.resolve import resolve
@@ -102,9 +101,8 @@ def test_as_stated_the_stages_report_their_figures():
     network = perturbed_orthogonal(10, 3, "sigmoid", 5)
     meter = Meter(resolve(network))
     precision = measure_precision(meter, np.random.default_rng(0))
-    stated = StatedOptions(num_hessians=200, num_starts=150, descent_steps=3000)
-    options = SpanOptions(as_stated=True, stated=stated)
-    finding = HessianSpan(options).recover(meter, Problem(("sigmoid",), (10, 3), precision))
+    stated = StatedSpan(StatedOptions(num_hessians=200, num_starts=150, descent_steps=3000))
+    finding = stated.recover(meter, Problem(("sigmoid",), (10, 3), precision))
     details = finding.details
     assert meter.ledger.by_stage["hessians"] == 200 * (1 + 10 + 55)
     assert details["components"].shape == (13, 10)

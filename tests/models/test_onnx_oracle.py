@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
-from models.graphs import NODES, dense_model, make_model
 
+from models.graphs import NODES, dense_model, make_model
 from truth import random_network
 from unweave.comparison import compare
 from unweave.core import activations

@@ -9,7 +9,7 @@ import pytest
 
 from unweave import landscape
 from unweave.core.errors import InputError
-from unweave.shallow.figure import draw_landscape
+from unweave.report.landscape import draw_landscape
 from unweave.shallow.logistic import fit_logistic
 from unweave.shallow.trials import Cell, Recipe, draw_teacher, run_piece, trace_descent
 

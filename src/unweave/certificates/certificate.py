@@ -23,7 +23,7 @@ from unweave.certificates.kinks import PLANE_ERROR, first_layer_checks, piecewis
 from unweave.certificates.steps import boundary_checks
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
+from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.solve.weighted import relative_errors, weighted_system
 
@@ -97,7 +97,7 @@ def certify(
     used = meter.transcript()
     num_points = int(min(num_points, meter.ledger.left))
     x, from_domain = _fresh_points(network, meter, num_points, rng)
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         y = meter.ask(x)
     x = meter.snap(x)
     errors = relative_errors(network, x, y)
@@ -169,14 +169,19 @@ def name_units(network: Network, deviations: np.ndarray, limit: float = 1e-2) ->
 
 
 def _fresh_points(network: Network, meter: Meter, num_points: int, rng) -> tuple[np.ndarray, int]:
-    """Half drawn from the domain, a quarter on its edge, a quarter where the units are active, all inside it."""
+    """Half drawn from the domain, a quarter on its edge, a quarter where the units are active, all inside it.
+
+    Points that were asked before are left out and made good by more from the domain.
+    """
     quarter = num_points // 4
     edge = meter.domain.edge(quarter, meter.input_size, rng)
     active = active_points(network, quarter, rng)
-    active = active[meter.domain.contains(active)]
-    rest = num_points - len(edge) - len(active)
-    x = np.concatenate([meter.domain.sample(rest, meter.input_size, rng), edge, active])
-    return x, rest
+    others = np.concatenate([edge, active[meter.domain.contains(active)]])
+    others = others[meter.is_new(others)]
+    rest = num_points - len(others)
+    inner = meter.domain.sample(2 * rest, meter.input_size, rng)
+    inner = inner[meter.is_new(inner)][:rest]
+    return np.concatenate([inner, others]), len(inner)
 
 
 def active_points(network: Network, num_points: int, rng: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
+from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.probes.inquiry import open_inquiry
 from unweave.probes.kinks import find_kinks
@@ -45,7 +45,7 @@ def piecewise_linear_checks(
     """Figures of the further checks, charged to the stage ``certificate``; skipped as far as the budget forbids."""
     precision = Precision(0.0, 1.0, meter.oracle.dtype) if precision is None else precision
     figures: dict[str, float] = {}
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         if meter.ledger.left < 40 + 24 * NUM_LINES:
             return figures
         inquiry = open_inquiry(meter, precision, rng)
@@ -77,7 +77,7 @@ def first_layer_checks(
     A unit far below the outputs may be cut off on part of a line, so a plane counts as confirmed by half of the
     lines it crosses.
     """
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         inquiry = open_inquiry(meter, precision, rng)
         lines = draw_lines(meter.domain, NUM_PLANE_LINES, meter.input_size, rng)
         kinks = find_kinks(inquiry, lines)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
+from unweave.evidence.meter import CERTIFICATE, Meter
 
 GAP = 1e-9
 POINTS_A_FACE = 3
@@ -24,7 +24,7 @@ def boundary_checks(network: Network, meter: Meter, rng: np.random.Generator) ->
     if not room:
         return {}
     before, behind = before[:room], behind[:room]
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         answers = meter.ask(np.concatenate([before, behind]))
     wrong = np.any(answers != network(np.concatenate([before, behind])), axis=1)
     bad = np.logical_or(wrong[:room], wrong[room:])

@@ -6,11 +6,13 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unweave.cli.options import Debug
+
 
 def doctor(
     *,
     json: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    debug: Debug = False,
 ) -> int:
     """Show versions, extras, devices and threads, and recover a small network as a test.
 
@@ -20,8 +22,6 @@ def doctor(
     ----------
     json
         Print JSON instead of text.
-    debug
-        Show tracebacks.
     """
     from unweave.doctor import describe, examine, healthy
 

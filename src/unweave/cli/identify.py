@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import check_targets, parse_domain, parse_numbers, write_outputs
+from unweave.cli.options import NOWHERE, AllowPickle, Debug, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -25,15 +25,12 @@ def identify(
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
-    out: Path | None = None,
-    json: Path | None = None,
-    save: Path | None = None,
-    report: Path | None = None,
+    outputs: Outputs = NOWHERE,
     journal: Path | None = None,
     served: ServedOptions = _PLAIN,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
+    allow_pickle: AllowPickle = False,
+    debug: Debug = False,
 ) -> int:
     """Recover the weights of a model from its answers alone.
 
@@ -60,24 +57,10 @@ def identify(
         Number of inputs, where the model does not tell.
     seed
         Seed of every random choice; the same seed gives the same result.
-    out
-        Write the recovered network here: .onnx, .safetensors or .npz.
-    json
-        Write the verdict as JSON here.
-    save
-        Write network, certificate and ledger here, in one .safetensors file.
-    report
-        Write the result as one self-contained HTML page here.
     journal
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
-    quiet
-        Show no progress.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
-    check_targets(out, json, save, report)
+    outputs.check()
     domain = parse_domain(radius, box)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
@@ -98,6 +81,4 @@ def identify(
             allow_pickle=allow_pickle,
             journal=journal,
         )
-    write_outputs(found, out, json, save, report)
-    print(found.verdict())
-    return found.outcome.exit_status
+    return outputs.write(found)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from unweave.cli.options import check_targets, parse_numbers, write_outputs
+from unweave.cli.options import NOWHERE, Debug, Outputs, Quiet, parse_numbers
 
 
 def learn(
@@ -21,12 +16,9 @@ def learn(
     held_out: int | None = None,
     seed: int = 0,
     engine: str | None = None,
-    out: Path | None = None,
-    json: Path | None = None,
-    save: Path | None = None,
-    report: Path | None = None,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    outputs: Outputs = NOWHERE,
+    quiet: Quiet = False,
+    debug: Debug = False,
 ) -> int:
     """Recover a network from recorded inputs and answers, without access to the model.
 
@@ -51,20 +43,8 @@ def learn(
         Seed of every random choice; the same seed gives the same result.
     engine
         Where independent pieces run, for methods that have any: threads, processes, or the address of a Dask scheduler.
-    out
-        Write the recovered network here: .onnx, .safetensors or .npz.
-    json
-        Write the verdict as JSON here.
-    save
-        Write network, certificate and ledger here, in one .safetensors file.
-    report
-        Write the result as one self-contained HTML page here.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
-    check_targets(out, json, save, report)
+    outputs.check()
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
@@ -82,6 +62,4 @@ def learn(
             engine=engine,
             progress=progress,
         )
-    write_outputs(found, out, json, save, report)
-    print(found.verdict())
-    return found.outcome.exit_status
+    return outputs.write(found)

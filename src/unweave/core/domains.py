@@ -1,7 +1,8 @@
 """Where questions may be asked: a ball, a box, a Gaussian cloud, or everywhere.
 
-A domain answers three things: which points it contains (enforced at the oracle), how to draw fresh points
-from it (certificates), and how far out it reaches (which method applies).
+A domain answers four things: which points it contains (enforced at the oracle), the nearest point inside (questions
+are rounded inwards, never out), how to draw fresh points from it (certificates), and how far out it reaches (which
+method applies).
 """
 
 from __future__ import annotations
@@ -13,13 +14,26 @@ import numpy as np
 
 from unweave.core.errors import InputError
 
+ROUNDING = 2.0**-50
+"""A few roundings of a coordinate, relative to its size."""
+
 
 @runtime_checkable
 class Domain(Protocol):
     """A set of admissible inputs with a natural distribution on it."""
 
     def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
-        """Which rows of ``x`` (n, d) may be asked, as n booleans; ``slack`` is a relative rounding error."""
+        """Which rows of ``x`` (n, d) lie inside, as n booleans; ``slack`` is relative to the domain's size.
+
+        With a slack the rounding of the coordinates is forgiven too; with none the answer is strict.
+        """
+        ...
+
+    def nearest(self, x: np.ndarray, unit: float = 0.0) -> np.ndarray:
+        """The points inside nearest to the rows of ``x``, in the strict sense.
+
+        They stay inside when their coordinates are rounded by a relative ``unit``.
+        """
         ...
 
     def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
@@ -48,8 +62,16 @@ class Ball:
 
     def contains(self, x, slack=1e-12):
         offset = x - self._middle(x.shape[1])
-        largest = self.radius + (0.0 if self.centre is None else np.linalg.norm(self.centre))
-        return np.linalg.norm(offset, axis=1) <= self.radius + slack * largest
+        room = slack * self.radius + (ROUNDING * self._largest if slack else 0.0)
+        return _lengths(offset) <= self.radius + room
+
+    def nearest(self, x, unit=0.0):
+        middle = self._middle(x.shape[1])
+        largest = max(self.radius - (ROUNDING + 2 * unit) * self._largest, 0.0)
+        offset = x - middle
+        lengths = _lengths(offset)
+        shrink = np.where(lengths > largest, largest / np.maximum(lengths, 1e-300), 1.0)
+        return middle + shrink[:, None] * offset
 
     def sample(self, num_points, input_size, rng):
         radii = self.radius * np.sqrt(rng.uniform(size=(num_points, 1)))
@@ -62,8 +84,13 @@ class Ball:
         distance = 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
         return max(self.radius - distance, 0.0)
 
+    @property
+    def _largest(self) -> float:
+        """The largest length of a point inside."""
+        return self.radius + (0.0 if self.centre is None else float(np.linalg.norm(self.centre)))
+
     def _shift(self, x):
-        return x + self._middle(x.shape[1])
+        return self.nearest(x + self._middle(x.shape[1]))
 
     def _middle(self, input_size: int) -> np.ndarray | float:
         if self.centre is not None and np.shape(self.centre) != (input_size,):
@@ -87,8 +114,14 @@ class Box:
 
     def contains(self, x, slack=1e-12):
         low, high = self._bounds(x.shape[1])
-        room = slack * np.maximum(np.abs(low), np.abs(high))
+        room = slack * (high - low)
+        if slack:
+            room = room + ROUNDING * np.maximum(np.abs(low), np.abs(high))
         return np.all((x >= low - room) & (x <= high + room), axis=1)
+
+    def nearest(self, x, unit=0.0):
+        low, high = self._bounds(x.shape[1])
+        return np.clip(x, low + 2 * unit * np.abs(low), high - 2 * unit * np.abs(high))
 
     def sample(self, num_points, input_size, rng):
         low, high = self._bounds(input_size)
@@ -128,6 +161,9 @@ class Normal:
     def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
+    def nearest(self, x, unit=0.0):
+        return x
+
     def sample(self, num_points, input_size, rng):
         return self.mean + self.scale * rng.standard_normal((num_points, input_size))
 
@@ -146,6 +182,9 @@ class Everywhere:
     def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
+    def nearest(self, x, unit=0.0):
+        return x
+
     def sample(self, num_points, input_size, rng):
         """Half standard normal, half spread over radii from 1 to 1e4."""
         half = num_points // 2
@@ -158,6 +197,13 @@ class Everywhere:
 
     def reach(self, input_size):
         return float("inf")
+
+
+def _lengths(x: np.ndarray) -> np.ndarray:
+    """Lengths of the rows; squares of very large or small numbers would leave the range of floats."""
+    largest = np.max(np.abs(x), axis=1, initial=0.0)
+    scale = np.where((largest > 1e150) | (largest < 1e-150), np.maximum(largest, 1e-300), 1.0)
+    return scale * np.linalg.norm(x / scale[:, None], axis=1)
 
 
 def _unit_rows(num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -296,6 +296,21 @@ class Network:
         return [w.copy() for w in self.weights], [b.copy() for b in self.biases]
 
 
+def unseen_symmetries(network: Network) -> str:
+    """What every network of this kind leaves open, in words."""
+    kinds = [act.get(name) for name in network.hidden_activations]
+    seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
+    if any(kind.flips for kind in kinds):
+        seen.append("the signs of units")
+    if any(kind.degree for kind in kinds):
+        seen.append("positive scales of units")
+    if any(kind.name == "exp" for kind in kinds):
+        seen.append("shifts of exponential units")
+    if any(kind.name == "sigmoid" for kind in kinds):
+        seen.append("writing sigmoid as tanh")
+    return ", ".join(seen) or "nothing: every parameter is determined"
+
+
 def _below(upper: Upper, change: Callable[[np.ndarray], np.ndarray]) -> Upper:
     """``upper`` after ``change`` of its inputs; the unknown stays unknown."""
     return (lambda h: upper(change(h))) if callable(upper) else upper

@@ -2,8 +2,9 @@
 
 It checks shapes and the domain, answers repeated questions from memory (no answer is paid for twice),
 charges the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later
-stages fit. With a journal, answers that an earlier run has paid for are replayed, new ones are on disk before
-they are used, and a few replayed ones are asked again to see that the model is still the same.
+stages fit. Answers of the stage ``certificate`` are kept apart: no fit ever sees them. With a journal, answers that an
+earlier run has paid for are replayed, new ones are on disk before they are used, and a few replayed ones are asked
+again to see that the model is still the same.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
 
 Progress = Callable[[str, int, int | None], None]
+CERTIFICATE = "certificate"
+"""The stage whose answers judge a network and are never evidence for one."""
 
 
 class Meter:
@@ -85,9 +88,25 @@ class Meter:
             self._since = self._since if inside else None
 
     def snap(self, x: np.ndarray) -> np.ndarray:
-        """The inputs as the model will see them: rounded to float32 for a float32 model."""
+        """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
+
+        A point that only rounding has carried across the boundary is moved inside; others outside stay and are refused.
+        """
         x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
-        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x
+        seen = self._round(x)
+        if x.ndim != 2 or x.shape[1] != self.input_size:
+            return seen
+        rows = np.flatnonzero(~self.domain.contains(seen, 0.0))
+        if len(rows):
+            single = self.oracle.dtype == "float32"
+            rows = rows[self.domain.contains(x[rows], 2.0**-22 if single else 1e-12)]
+            moved = self._round(self.domain.nearest(x[rows], 2.0**-24 if single else 0.0))
+            inside = self.domain.contains(moved, 0.0)
+            seen[rows[inside]] = moved[inside]
+        return seen
+
+    def _round(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         """Answers (n, outputs) to the rows of ``x``; only rows never asked before are charged and sent."""
@@ -96,8 +115,7 @@ class Meter:
             raise InputError(f"expected questions of shape (n, {self.input_size}), got {x.shape}")
         if not np.all(np.isfinite(x)):
             raise InputError("a question contains NaN or infinity")
-        # A float32 model rounds its inputs, and may carry a point of the boundary across it.
-        inside = self.domain.contains(x, 2.0**-23 if self.oracle.dtype == "float32" else 1e-12)
+        inside = self.domain.contains(x, 0.0)
         if not np.all(inside):
             raise OutsideDomain(
                 f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
@@ -110,6 +128,8 @@ class Meter:
         for i, key in enumerate(keys):
             if key not in self._index and key not in fresh:
                 fresh[key] = i
+            elif key in self._index and self._stage != CERTIFICATE == self._stages[self._index[key]]:
+                self._stages[self._index[key]] = self._stage  # a method came to the same question by itself
         rows = list(fresh.values())
         stored = {} if self._journal is None else self._journal.recall(fresh)
         self.ledger.charge(self._stage, len(rows), len(stored))
@@ -128,10 +148,21 @@ class Meter:
         return np.array([self._y[self._index[key]] for key in keys]).reshape(len(x), self.output_size)
 
     def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
-        """Every question asked so far with its answer, or those of the named stages."""
-        chosen = [i for i, s in enumerate(self._stages) if not stages or s in stages]
+        """The evidence: every question asked so far with its answer, or those of the named stages.
+
+        What was asked for a certificate is not among it.
+        """
+        chosen = [i for i, s in enumerate(self._stages) if s != CERTIFICATE and (not stages or s in stages)]
         x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
         return x, np.array([self._y[i] for i in chosen]).reshape(len(chosen), self.output_size)
+
+    def is_new(self, x: np.ndarray) -> np.ndarray:
+        """Which rows of ``x`` were never asked, and are not the repetition of an earlier row."""
+        keys = [row.tobytes() for row in np.ascontiguousarray(self.snap(x))]
+        first = {key: i for i, key in reversed(list(enumerate(keys)))}
+        return np.array(
+            [first[key] == i and key not in self._index for i, key in enumerate(keys)], dtype=bool
+        )
 
     def charge_probes(self, num_probes: int) -> None:
         """Charge what was asked before there was a meter, in this run and in earlier ones of the journal."""

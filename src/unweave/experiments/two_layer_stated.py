@@ -60,26 +60,34 @@ class StatedWeights:
         return self.vectors[~self.first]
 
 
-def recover_as_stated(meter: Meter, problem: Problem, activation: str, options: StatedOptions) -> Finding:
-    """The whole pipeline; every stage leaves its figures in ``details``."""
-    hidden = problem.hidden
-    if hidden is None or len(hidden) != 2 or meter.output_size != 1 or hidden[0] != meter.input_size:
-        return Finding(None, "as stated, the method needs hidden=(m0, m1) with m0 inputs, and one output")
-    rng = problem.rng(200)
-    found = find_weights(meter, hidden, rng, options)
-    model, parameters, loss = fit_rest(meter, found.rows, found.entangled, act.get(activation), rng, options)
-    details = {
-        "hessian_spectrum": found.span.spectrum,
-        "span_basis": found.span.basis,
-        "components": found.vectors,
-        "lambda_1": found.lambdas,
-        "energy": found.energy,
-        "first_layer": found.rows,
-        "entangled": found.entangled,
-        "checks": check_components(found.span, found.vectors).to_dict(),
-        "mse": loss,
-    }
-    return Finding(model.network(parameters), details=details)
+class StatedSpan:
+    """The whole pipeline as a method; every stage leaves its figures in ``details``."""
+
+    name = "hessian-span as stated"
+
+    def __init__(self, options: StatedOptions | None = None):
+        self.options = StatedOptions() if options is None else options
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """The network of the given widths, with the first candidate activation."""
+        hidden = problem.hidden
+        if hidden is None or len(hidden) != 2 or meter.output_size != 1 or hidden[0] != meter.input_size:
+            return Finding(None, "as stated, the method needs hidden=(m0, m1) with m0 inputs, and one output")
+        rng, phi = problem.rng(200), act.get(problem.activations[0])
+        found = find_weights(meter, hidden, rng, self.options)
+        model, parameters, loss = fit_rest(meter, found.rows, found.entangled, phi, rng, self.options)
+        details = {
+            "hessian_spectrum": found.span.spectrum,
+            "span_basis": found.span.basis,
+            "components": found.vectors,
+            "lambda_1": found.lambdas,
+            "energy": found.energy,
+            "first_layer": found.rows,
+            "entangled": found.entangled,
+            "checks": check_components(found.span, found.vectors).to_dict(),
+            "mse": loss,
+        }
+        return Finding(model.network(parameters), details=details)
 
 
 def find_weights(

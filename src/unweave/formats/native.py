@@ -48,8 +48,13 @@ def save_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappin
     save_file(dict(tensors), path, metadata={"format": FORMAT, **metadata})
 
 
-def load_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays and the text of a safetensors file of ours."""
+def is_ours(metadata: Mapping[str, str]) -> bool:
+    """Whether the text of a safetensors file says that unweave wrote it."""
+    return metadata.get("format") == FORMAT
+
+
+def load_tensors(path: Path, *, ours: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the text of a safetensors file; one of ours unless ``ours`` is False."""
     from safetensors import SafetensorError, safe_open
 
     _require_file(path)
@@ -61,7 +66,7 @@ def load_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise InputError(
             f"{path} is no readable safetensors file ({_short(error)}); write it again"
         ) from error
-    if metadata.get("format") != FORMAT:
+    if ours and not is_ours(metadata):
         raise InputError(f"{path} was not written by unweave; give the original model file")
     return tensors, metadata
 

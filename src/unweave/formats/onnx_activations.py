@@ -1,4 +1,4 @@
-"""Activations as ONNX nodes that onnxruntime can run in the precision asked for.
+"""Activations in ONNX: which operators are activations, and nodes that onnxruntime runs in the precision asked for.
 
 onnxruntime has no float64 kernels for Erf, Gelu, Softplus and Elu, and the parameters of LeakyRelu and Elu
 are float32 attributes. In float64 those are composed from elementary nodes that do have kernels; in float32
@@ -9,11 +9,27 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from unweave.core.errors import ExportError
+
+ACTIVATIONS = {
+    "Relu": "relu",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Exp": "exp",
+    "Erf": "erf",
+    "Softplus": "softplus",
+    "Gelu": "gelu",
+}
+PARAMETRIC = {"LeakyRelu": ("leaky_relu", 0.01), "Elu": ("elu", 1.0)}
+"""Activations with an attribute ``alpha``, and what it is when not given."""
+UNIT_BY_UNIT = {*ACTIVATIONS, *PARAMETRIC, "Identity"}
+ROUNDED_BY_RUNTIME = {"Gelu", "Erf"}
+"""Evaluated by onnxruntime with float32 constants even in float64 graphs."""
 
 # log(erfc(z) exp(z^2) / t) as a polynomial in 2 t - 1 with t = 2 / (2 + z), z >= 0: the Chebyshev series
 # computed with 40 digits, cut at degree 24 and rewritten in powers. erfc follows to 6e-16.
@@ -95,6 +111,10 @@ def _identity(w: NodeWriter, z: str) -> str:
     return z
 
 
+def _plain(operator: str) -> Callable[[NodeWriter, str], str]:
+    return lambda w, z: w.op(operator, z)
+
+
 def _step(w: NodeWriter, z: str) -> str:
     return w.cast(w.op("Greater", z, w.constant(0.0)))
 
@@ -167,12 +187,9 @@ def _erfc_of_modulus(w: NodeWriter, z: str) -> str:
     return w.op("Mul", w.op("Mul", t, w.op("Exp", value)), decay)
 
 
-_WRITERS = {
+_WRITERS: dict[str, Callable[..., str]] = {
     "identity": _identity,
-    "relu": lambda w, z: w.op("Relu", z),
-    "tanh": lambda w, z: w.op("Tanh", z),
-    "sigmoid": lambda w, z: w.op("Sigmoid", z),
-    "exp": lambda w, z: w.op("Exp", z),
+    **{ACTIVATIONS[op]: _plain(op) for op in ("Relu", "Tanh", "Sigmoid", "Exp")},
     "erf": _erf,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,

@@ -16,7 +16,8 @@ from unweave.core import activations as act
 from unweave.core.errors import InputError
 from unweave.evidence.rows import Samples
 from unweave.methods.base import SampleMethod
-from unweave.solve.levenberg_marquardt import Settings, fit_layout
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_layout
 from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.standard import Standard

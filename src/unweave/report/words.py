@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unweave.core.errors import Outcome
-from unweave.result import unseen_symmetries
+from unweave.core.network import unseen_symmetries
 
 if TYPE_CHECKING:
     from unweave.result import Identification

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.algebra.conjugate_gradients import conjugate_gradients
-from unweave.solve.host import Residual, Solve, Step
 from unweave.solve.layout import Layout
+from unweave.solve.step import Residual, Solve, Step
 
 WORTH, WORTH_HARD = 600, 1500
 """Parameters from which such steps are cheaper than exact ones; of bent outputs, and of three hidden layers and more,

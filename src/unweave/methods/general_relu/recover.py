@@ -41,7 +41,7 @@ from unweave.methods.general_relu.scalars import (
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensor
 from unweave.moments.risk import HermiteRisk
-from unweave.solve.levenberg_marquardt import Settings
+from unweave.solve.descend import Settings
 
 RISK_ORDERS = (2, 3, 4, 5)
 MOST_JACOBIAN_NUMBERS = 60_000_000

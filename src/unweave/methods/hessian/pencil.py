@@ -25,7 +25,8 @@ from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian.span_shallow import fit_shallow
-from unweave.solve.levenberg_marquardt import Settings, minimise, spread_of
+from unweave.solve.descend import Settings, minimise
+from unweave.solve.fit import spread_of
 from unweave.students.forms import Form
 
 MOST_DIRECTIONS = 400

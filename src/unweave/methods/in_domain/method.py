@@ -25,7 +25,7 @@ from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
-from unweave.solve.levenberg_marquardt import spread_of
+from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
 from unweave.students.forms import Form

@@ -33,8 +33,9 @@ from unweave.methods.rows.relu_noise import Opinion, agree, looks_white
 from unweave.methods.rows.relu_search import EXACT, Effort, KinkFit, KinkSearch
 from unweave.methods.rows.relu_signs import likeliest_signs
 from unweave.probes.planes import Planes
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout
 from unweave.solve.polish import polish
 from unweave.solve.streamed import fit_streamed
 from unweave.students.prune import prune

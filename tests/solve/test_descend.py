@@ -10,16 +10,11 @@ from unweave.comparison import compare
 from unweave.core.network import Network
 from unweave.solve import polish as polishing
 from unweave.solve.accelerated import AcceleratedProblem
-from unweave.solve.host import HostExpansion
+from unweave.solve.descend import Settings, descend, minimise
+from unweave.solve.fit import fit_network, spread_of
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import (
-    Settings,
-    descend,
-    fit_network,
-    minimise,
-    spread_of,
-)
 from unweave.solve.polish import polish
+from unweave.solve.step import DenseStep
 
 
 def _perturbed(network, seed, size=0.1):
@@ -65,13 +60,13 @@ def test_differences_are_coarser_where_rounding_would_spoil_them(monkeypatch):
     x = np.random.default_rng(6).standard_normal((200, 3))
     y = network(x)
     asked = []
-    propose = HostExpansion.propose
+    propose = DenseStep.propose
 
     def watched(self, damping, **options):
         asked.append((np.sqrt(self.loss / 200) / spread_of(y), options["difference"]))
         return propose(self, damping, **options)
 
-    monkeypatch.setattr(HostExpansion, "propose", watched)
+    monkeypatch.setattr(DenseStep, "propose", watched)
     fit = fit_network(_perturbed(network, 7), x, y, settings=Settings(difference=0.01))
     assert fit.converged
     assert {difference for rms, difference in asked if rms > 1e-7} == {0.01}

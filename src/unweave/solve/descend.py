@@ -11,23 +11,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 
-from unweave.core.network import Network
-from unweave.solve.accelerated import AcceleratedProblem
-from unweave.solve.devices import use_accelerator
-from unweave.solve.host import HostProblem, Linearise, Residual
-from unweave.solve.inexact import InexactProblem, pays
-from unweave.solve.layout import Layout
+from unweave.solve.step import DenseProblem, Linearise, Residual, eased
 
-LEAST_INEXACT = 1e-4
-"""Damping of inexact steps: below, it no longer bounds them."""
-STALLED_INEXACT = 25
-"""Inexact steps are given up after so many without much gain, at any residual: they are cheap, ..."""
-CLOSE = 1e-2
-"""... and below this relative residual exact ones go on."""
 COARSE = 0.1
 """Second difference, as a fraction of the step, that rounding does not spoil."""
 
@@ -68,40 +58,35 @@ class Settings:
     """Stop at this reading of ``time.monotonic``."""
 
 
+class End(StrEnum):
+    """Why a minimisation ended."""
+
+    TARGET = "target"
+    STATIONARY = "stationary"
+    STALLED = "stalled"
+    STEPS = "steps"
+    TIME = "time"
+
+
 @dataclass(frozen=True)
 class Minimum:
-    """Where a minimisation ended. ``end`` is "target", "stationary", "stalled", "steps" or "time"."""
+    """Where a minimisation ended."""
 
     parameters: np.ndarray
     rms: float
     """Root mean square residual relative to the scale."""
     num_steps: int
-    end: str
+    end: End
     history: tuple[float, ...] = field(repr=False, default=())
 
     @property
     def converged(self) -> bool:
-        return self.end == "target"
+        return self.end is End.TARGET
 
     def after(self, earlier: Minimum) -> Minimum:
         """This one with the steps that led to its start."""
         num_steps = earlier.num_steps + self.num_steps
         return replace(self, num_steps=num_steps, history=earlier.history + self.history[1:])
-
-
-@dataclass(frozen=True)
-class Fit:
-    """A fitted network. ``rms`` is relative to the spread of the targets."""
-
-    network: Network
-    rms: float
-    num_steps: int
-    end: str
-    history: tuple[float, ...] = field(repr=False, default=())
-
-    @property
-    def converged(self) -> bool:
-        return self.end == "target"
 
 
 class Expansion(Protocol):
@@ -142,22 +127,23 @@ def minimise(
     damping is well above float32 rounding.
     """
     start = np.array(start, dtype=np.float64)
-    return descend(HostProblem(residual, linearise, coarse, len(residual(start))), start, scale, settings)
+    return descend(DenseProblem(residual, linearise, len(residual(start)), coarse), start, scale, settings)
 
 
 def descend(problem: Expandable, start: Any, scale: float, settings: Settings | None = None) -> Minimum:
     """From one start: propose, accept or damp, until target, stall, stationarity, steps or time."""
     s = Settings() if settings is None else settings
-    theta, here = start, problem.expand(start, s.damping >= s.coarse_damping)
-    course = Course(here.loss, problem.num_residuals, scale, s)
-    while course.goes_on():
-        proposal = here.propose(
-            course.damping, geodesic=s.geodesic, difference=course.difference, longest_bend=s.longest_bend
-        )
-        trial, loss, predicted = (theta, float("nan"), 0.0) if proposal is None else proposal
-        if course.take(loss, predicted):
-            rough = course.damping >= s.coarse_damping and course.rms >= s.coarse_rms
-            theta, here = trial, problem.expand(trial, rough)
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta, here = start, problem.expand(start, s.damping >= s.coarse_damping)
+        course = Course(here.loss, problem.num_residuals, scale, s)
+        while course.goes_on():
+            proposal = here.propose(
+                course.damping, geodesic=s.geodesic, difference=course.difference, longest_bend=s.longest_bend
+            )
+            trial, loss, predicted = (theta, float("nan"), 0.0) if proposal is None else proposal
+            if course.take(loss, predicted):
+                rough = course.damping >= s.coarse_damping and course.rms >= s.coarse_rms
+                theta, here = trial, problem.expand(trial, rough)
     return course.minimum(theta)
 
 
@@ -168,7 +154,7 @@ class Course:
         self._settings, self._num_residuals, self._scale = settings, max(num_residuals, 1), scale
         self.loss, self._growth, self._quiet = loss, 2.0, 0
         self._history = [self._rms(loss)]
-        self._end = ""
+        self._end: End | None = None
         self.damping = settings.damping
 
     @property
@@ -184,7 +170,7 @@ class Course:
     def goes_on(self) -> bool:
         """Whether there is another step to take."""
         self._end = self._end or self._why_ended()
-        return not self._end
+        return self._end is None
 
     def take(self, loss: float, predicted: float) -> bool:
         """Whether the step to a trial of this loss is taken; NaN: the damped matrix was not positive definite."""
@@ -194,9 +180,7 @@ class Course:
         elif accepted:
             gain = 1.0 - np.sqrt(loss / self.loss)
             ratio = (self.loss - loss) / max(predicted, 1e-300)
-            self.damping = max(
-                self.damping * max(1 / 3, 1 - (2 * min(ratio, 1.0) - 1) ** 3), self._settings.least_damping
-            )
+            self.damping = float(eased(self.damping, ratio, self._settings.least_damping, np))
             self._growth = 2.0
             self._quiet = self._quiet + 1 if gain < self._settings.stationary_gain else 0
             self.loss = loss
@@ -215,74 +199,24 @@ class Course:
             np.array(parameters, dtype=np.float64),
             self.rms,
             len(self._history) - 1,
-            self._end,
+            self._end or End.STEPS,
             tuple(self._history),
         )
 
-    def _why_ended(self) -> str:
-        """Empty while it has not."""
+    def _why_ended(self) -> End | None:
+        """None while it has not."""
         s, history, quiet = self._settings, self._history, self._quiet
         if self.rms <= s.target:
-            return "target"
+            return End.TARGET
         if (quiet >= s.patience and self.damping < 1e-3) or quiet >= 3 * s.patience:
-            return "stationary"
+            return End.STATIONARY
         if len(history) > s.max_steps:
-            return "steps"
+            return End.STEPS
         if time.monotonic() > s.deadline:
-            return "time"
+            return End.TIME
         if not s.stall_steps or len(history) <= s.stall_steps or self.rms <= s.stall_above:
-            return ""
-        return "stalled" if self.rms > (1 - s.stall_gain) * history[-1 - s.stall_steps] else ""
+            return None
+        return End.STALLED if self.rms > (1 - s.stall_gain) * history[-1 - s.stall_steps] else None
 
     def _rms(self, loss: float) -> float:
         return float(np.sqrt(loss / self._num_residuals)) / self._scale
-
-
-def fit_network(network: Network, x: np.ndarray, y: np.ndarray, *, settings: Settings | None = None) -> Fit:
-    """Fit every parameter of ``network`` to ``y`` (n, outputs) at ``x`` (n, inputs) from its own values."""
-    layout = Layout.of(network)
-    found = fit_layout(layout, network.flat(), x, y, settings=settings)
-    return Fit(layout.network(found.parameters), found.rms, found.num_steps, found.end, found.history)
-
-
-def fit_layout(
-    layout: Layout, start: np.ndarray, x: np.ndarray, y: np.ndarray, *, settings: Settings | None = None
-) -> Minimum:
-    """Fit the parameters of a layout from ``start``; residuals are relative to the spread of ``y``."""
-    target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
-    scale = spread_of(target)
-    if use_accelerator(target.size, layout.num_parameters):
-        problem = AcceleratedProblem(layout, x, target)
-        found = descend(problem, problem.inside(start), scale, settings)
-        return replace(found, parameters=problem.outside(found.parameters))
-
-    s, early = Settings() if settings is None else settings, None
-    if s.inexact and pays(layout):
-        careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0, stall_steps=STALLED_INEXACT)
-        with np.errstate(over="ignore", invalid="ignore"):
-            early = descend(InexactProblem(layout, x, target), np.array(start), scale, careful)
-        if early.end in ("target", "time") or early.rms > max(CLOSE, 2 * s.target):
-            return early
-        start = early.parameters
-
-    def residual(theta: np.ndarray) -> np.ndarray:
-        return (layout.forward(theta, x) - target).ravel()
-
-    def linearise(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        outputs, jacobian = layout.linearise(theta, x)
-        return (outputs - target).ravel(), jacobian
-
-    single = x.astype(np.float32)
-
-    def coarse(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return residual(theta), layout.linearise(theta.astype(np.float32), single)[1]
-
-    with np.errstate(over="ignore", invalid="ignore"):
-        found = minimise(residual, linearise, start, scale=scale, settings=s, coarse=coarse)
-    return found if early is None else found.after(early)
-
-
-def spread_of(y: np.ndarray) -> float:
-    """The typical deviation of the outputs from their means; 1 for constant outputs."""
-    spread = float(np.sqrt(np.mean((y - y.mean(axis=0)) ** 2)))
-    return spread if spread > 0 else 1.0
