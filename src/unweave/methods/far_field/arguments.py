@@ -61,6 +61,33 @@ def read_row(
     return min(rows, key=lambda row: row.bend + row.mismatch)
 
 
+def solve_near(
+    answers: np.ndarray,
+    pattern: np.ndarray,
+    unit: int,
+    top: Network,
+    activation: act.Activation,
+    moves: np.ndarray,
+) -> float:
+    """u with ``T(pattern with phi(u + moves_k) at unit) = answers_k`` for all k together: a search, then Gauss-Newton."""
+    grid = np.linspace(-12, 12, 961) * activation.scale
+    hidden = np.array(np.broadcast_to(pattern, (len(grid), len(pattern))))
+    hidden[:, unit] = activation(grid)
+    curve = top(hidden)
+    error = sum(
+        _distance(curve, grid, grid + move, answer) for move, answer in zip(moves, answers, strict=True)
+    )
+    u = float(grid[int(np.argmin(error))])
+    hidden = np.array(np.broadcast_to(pattern, (len(moves), len(pattern))))
+    for _ in range(10):
+        hidden[:, unit] = activation(u + moves)
+        values, slopes = _along(top, hidden, unit)
+        slopes = slopes * activation.first(u + moves, np)[:, None]
+        step = np.sum(slopes * (values - answers)) / max(float(np.sum(slopes**2)), 1e-300)
+        u -= float(np.clip(step, -0.1, 0.1))
+    return u
+
+
 def steepest_argument(
     pattern: np.ndarray, unit: int, top: Network, activation: act.Activation, near: float
 ) -> float:
