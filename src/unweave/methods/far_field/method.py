@@ -189,7 +189,9 @@ class _Run:
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
         two = hidden is not None and len(hidden) == 2
         top = Top(None, np.inf, len(patterns))
-        if hidden is None or two:
+        # single outputs: students of equal output weights are worth a try, and need the fewest vertices
+        first = values.shape[1] == 1 and (hidden is None or two) and not self.sight.coarse
+        if first:
             top = fit_top(
                 pool,
                 self.sight.activation,
@@ -200,7 +202,7 @@ class _Run:
                 deadline=self.deadline,
                 deeper=not two,
             )
-        if top.network is not None or two:
+        if top.network is not None or (first and two):
             return top
         deeper = peel(
             pool,
@@ -210,6 +212,7 @@ class _Run:
             noise=self.sight.noise,
             rng=self.sight.rng,
             deadline=self.deadline,
+            shallow=not first,
         )
         return replace(deeper, attempts=top.attempts + deeper.attempts)
 

@@ -36,8 +36,10 @@ def settle(
     """The network fitted to answers near the origin, and its residual relative to their spread."""
 
     def draw(num_points: int, source: Network) -> np.ndarray:
-        points = active_points(source, num_points, rng)
-        points *= rng.uniform(0.3, 1.6, size=(num_points, 1))
+        points = active_points(source, num_points, rng) * rng.uniform(0.3, 1.6, size=(num_points, 1))
+        # rows are not known to lie in the span of those found: every direction has to move
+        typical = np.sqrt(np.mean(np.sum(source.weights[0] ** 2, axis=1)))
+        points += rng.standard_normal(points.shape) / typical
         return meter.snap(points[meter.domain.contains(points)])
 
     num_points = int(PER_PARAMETER * network.num_parameters / meter.output_size) + 20
@@ -59,6 +61,8 @@ def settle(
         goal=GOAL / 2,
         most=_affordable(meter, int(MOST_TELLING * len(x))),
     )
+    if not len(chosen):
+        return fit.network, fit.rms
     with meter.stage(STAGE):
         x, y = np.concatenate([x, chosen]), np.concatenate([y, meter.ask(chosen)])
     again = fit_network(fit.network, x, y, settings=settings)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -24,17 +24,18 @@ from unweave.students.forms import Form
 from unweave.students.overwide import Pool
 from unweave.students.student import Attempt, Recovered, try_student
 
-GROWTH = 1.17
+GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
+"""Ratio of one size to the one before, and from so many answers on."""
 MOST_VERTICES = 60_000
 SHAPES = {
-    1: (Shape(2.2),),
+    1: (Shape(2.8),),
     2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
     3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
     4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
 }
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
-"""One hidden layer, tried before, and four are tried at every so many sizes."""
+"""Unlikely depths are tried at every so many sizes."""
 CLOSE = 0.4
 """A residual below this fraction of all earlier ones says which depth to try."""
 NEARLY = 1e-3
@@ -54,10 +55,14 @@ def peel(
     noise: float,
     rng: np.random.Generator,
     deadline: float,
+    shallow: bool = True,
     max_vertices: int = MOST_VERTICES,
 ) -> Top:
-    """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number."""
-    plan = _Plan(hidden, max_depth)
+    """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number.
+
+    ``shallow``: one hidden layer is as likely as more; False where it was tried before.
+    """
+    plan = _Plan(hidden, [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth])
     num_vertices, attempts, reason = len(pool.x), [], ""
     while not reason:
         patterns, values = pool.take(num_vertices)
@@ -77,7 +82,8 @@ def peel(
                 return _top(found, attempts, len(patterns))
         if exhausted:
             reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
-        num_vertices = min(int(np.ceil(GROWTH * num_vertices)), max_vertices)
+        growth = LARGE_GROWTH if values.size > LARGE else GROWTH
+        num_vertices = min(int(np.ceil(growth * num_vertices)), max_vertices)
     return _top(None, attempts, len(pool.x), reason)
 
 
@@ -86,9 +92,10 @@ class _Plan:
     """Which depths to try at each size, from how close each has come."""
 
     hidden: tuple[int, ...] | None
-    max_depth: int
+    depths: list[int]
+    """The likely ones first."""
     turn: int = 0
-    best: float = np.inf
+    best: dict[int, float] = field(default_factory=dict)
     leading: tuple[int, ...] = ()
 
     def students(
@@ -112,19 +119,18 @@ class _Plan:
         """A student of ``depth`` ended at ``rms``."""
         if rms < NEARLY:
             self.leading = (max(depth - 1, 1), depth)
-        elif depth > 1 and rms < CLOSE * self.best and np.isfinite(self.best):
+        elif depth in self.best and rms < CLOSE * self.best[depth]:
             self.leading = (depth, depth)
-        elif self.best >= NEARLY and depth in self.leading and rms > self.best / CLOSE:
+        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > self.best[depth] / CLOSE:
             self.leading = ()
-        self.best = min(self.best, rms) if depth > 1 else self.best
+        self.best[depth] = min(self.best.get(depth, np.inf), rms)
 
     def _depths(self) -> list[int]:
         if self.hidden is not None:
             return [len(self.hidden)] * 2
         if self.leading:
             return list(self.leading)
-        usual = [2, 3] if self.turn % RARELY else [2, 3, 1, 4]
-        return [depth for depth in usual if depth <= self.max_depth]
+        return self.depths[:2] if self.turn % RARELY else self.depths
 
 
 def _top(found: Recovered | None, attempts: list[Attempt], num_vertices: int, reason: str = "") -> Top:

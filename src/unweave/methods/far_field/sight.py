@@ -63,7 +63,7 @@ class Sight:
         """How far to step, in units of the argument: longer where rounding is worse, short where T is unknown."""
         blur = self.precision.unit * radii
         if not deep:
-            return np.full(len(radii), (0.6 if self.coarse else 0.12) * self.activation.scale)
+            return np.full(len(radii), (0.2 if self.coarse else 0.12) * self.activation.scale)
         if self.coarse:
             return np.clip(2 * blur ** (1 / 3), 0.05, 0.3)
         noise = max(self.precision.relative, 1e-16)
