@@ -13,13 +13,11 @@ found one. *exact*: every parameter to 1e-8 after alignment. As stated, the fina
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 
 import numpy as np
-from in_domain import random_network
-from scenarios import paper_network, random_mlp
+from scenarios import open_parser, paper_network, random_mlp
 
 import unweave
 from unweave.algebra.matrix_span import MatrixSpan, projection_error, span_of_squares
@@ -132,7 +130,7 @@ def pencil_cells(count: int, first_seed: int) -> None:
         for name in ("tanh", "gelu", "softplus"):
             errors, questions, seconds, num_parameters = [], [], [], 1
             for seed in range(first_seed, first_seed + count):
-                network = random_network((d, m, 1), name, seed)
+                network = random_mlp((d, m, 1), name, seed)
                 num_parameters, began = network.num_parameters, time.process_time()
                 domain = unweave.Ball(2 * np.sqrt(d))
                 found = unweave.identify(network, method="hessian-pencil", domain=domain, seed=seed)
@@ -149,10 +147,7 @@ def pencil_cells(count: int, first_seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--only", choices=("shallow", "pencil", "two"))
     parser.add_argument("--sizes", help="for instance 8,2 or 30,3")

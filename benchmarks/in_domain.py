@@ -12,7 +12,6 @@ Times are CPU seconds (wall seconds with --gpu).
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scenarios import paper_network, random_mlp
+from scenarios import open_parser, paper_network, random_mlp
 
 from unweave.comparison import compare
 from unweave.core.domains import Ball, Domain, Normal
@@ -355,12 +354,9 @@ def report(cell: str, rows: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = open_parser(__doc__)
     parser.add_argument("--cells", nargs="+", choices=sorted(CELLS), default=None)
     parser.add_argument("--trials", type=int, default=None)
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gpu", action="store_true", help="the large cells, which want an accelerator")
     parser.add_argument(
         "--steps", action="store_true", help="time of one step against the number of parameters"

@@ -137,7 +137,7 @@ def _self_test() -> dict[str, Any]:
     from unweave.comparison import compare
     from unweave.core.errors import UnweaveError
     from unweave.core.network import Network
-    from unweave.pipeline import identify
+    from unweave.run import identify
 
     rng = np.random.default_rng(0)
     truth = Network(

@@ -175,11 +175,11 @@ class Identification:
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         if self.precision is not None and self.ledger.unit == "rows" and self.precision.kind == "noisy":
             answers += f" (standard deviation {self.precision.noise:.3g})"
-        if c.fraction_outside >= 1 and "num_planes_confirmed" in c.checks:
-            shown, missing = (int(c.checks[f"num_planes_{kind}"]) for kind in ("confirmed", "unconfirmed"))
+        if c.fraction_outside >= 1 and c.checks:  # nothing but places of kinks could be compared
+            seen = "; ".join(check.words for check in c.checks)
             return (
-                f"{word} on {c.num_points:,} kinks of fresh lines: {shown} of {shown + missing} first-layer "
-                f"hyperplanes show, off by at most {c.max_relative_error:.1e}{answers}"
+                f"{word} on {c.num_points:,} kinks of fresh lines: {seen}, off by at most "
+                f"{c.max_relative_error:.1e}{answers}"
             )
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
@@ -221,8 +221,14 @@ class Identification:
             parts.append(
                 f"known up to {unseen_symmetries(self.network)}; units without effect cannot be seen"
             )
+            parts.extend(self._what_could_hide())
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
+
+    def _what_could_hide(self) -> list[str]:
+        """How rare a unit the search for disagreement may have missed, where there was one."""
+        search = None if self.certificate is None else self.certificate.check("search for disagreement")
+        return [search.words] if search is not None and search.words else []
 
 
 def load(path: str | os.PathLike[str]) -> Identification:

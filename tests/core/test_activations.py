@@ -16,7 +16,7 @@ from scipy.integrate import quad
 from unweave.core import activations as act
 from unweave.core.errors import InputError
 
-NAMES = [*act.names(), "softplus(10)", "leaky_relu(0.3)", "elu(0.5)"]
+NAMES = [*act.names(), "softplus(10)", "leaky_relu(0.3)", "elu(0.5)", "celu(0.5)", "squareplus(1)"]
 GRID = np.concatenate([np.linspace(-6.03, 5.98, 61), [-35.0, -12.5, 11.5, 30.0]])
 
 
@@ -69,7 +69,8 @@ def test_the_reflection_holds(name, z):
 @pytest.mark.parametrize("name", NAMES)
 def test_the_limits_are_reached(name):
     activation = act.get(name)
-    for far, limit in zip((-700.0, 700.0), activation.limits, strict=True):
+    reach = 1e13 if activation.algebraic else 700.0
+    for far, limit in zip((-reach, reach), activation.limits, strict=True):
         value = float(activation(np.array([far]))[0])
         if math.isfinite(limit):
             assert value == pytest.approx(limit, abs=1e-12)
@@ -88,11 +89,24 @@ def test_facts_about_parity_degree_and_saturation():
         "sigmoid": "none",
     }
     assert {name: act.get(name).parity for name in parity} == parity
-    assert {name for name in NAMES if act.get(name).saturates} == {"tanh", "sigmoid", "erf", "step"}
-    flips = {"identity", "tanh", "sigmoid", "erf", "quadratic", "step"}
+    clipped = {"relu6", "hardtanh", "hardsigmoid"}
+    saturating = {"tanh", "sigmoid", "erf", "step", "softsign", *clipped}
+    assert {name for name in NAMES if act.get(name).saturates} == saturating
+    flips = {"identity", "tanh", "sigmoid", "erf", "quadratic", "step", "softsign", "hardtanh", "hardsigmoid"}
     assert {name for name in NAMES if act.get(name).flips} == flips
     degrees = {name: act.get(name).degree for name in NAMES if act.get(name).degree is not None}
     assert degrees == {"relu": 1, "leaky_relu": 1, "leaky_relu(0.3)": 1, "quadratic": 2, "step": 0}
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if act.get(name).rewriting is not None])
+def test_rewritten_activations_are_the_same_function(name):
+    activation = act.get(name)
+    assert activation.rewriting is not None
+    other, inner, offset, gain, shift = activation.rewriting
+    assert act.get(other).rewriting is None
+    assert activation(GRID) == pytest.approx(
+        gain * act.get(other)(inner * GRID + offset) + shift, rel=1e-13, abs=1e-14
+    )
 
 
 @pytest.mark.parametrize("name", ["relu", "leaky_relu(0.3)", "quadratic", "step"])

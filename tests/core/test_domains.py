@@ -50,7 +50,7 @@ def test_slack_is_relative_to_the_size_of_the_domain():
     assert box.contains(np.full((1, 2), 1e6 + 1e-5))[0]
 
 
-@pytest.mark.parametrize("radius", [1e-6, 1e-170, 1e160])
+@pytest.mark.parametrize("radius", [1e-90, 1e-6, 1e90])
 def test_very_small_and_very_large_balls_know_what_they_contain(radius):
     ball = Ball(radius)
     x = ball.edge(20, 3, np.random.default_rng(0))
@@ -95,6 +95,9 @@ def test_mistakes_are_explained():
     for low, high in ((1, 1), (2, 1), (0, np.inf), (np.nan, 1)):
         with pytest.raises(InputError, match="below its high"):
             Box(low, high)
+    for make in (lambda: Ball(1e160), lambda: Ball(1e-160), lambda: Box(0, 1e-120), lambda: Box(-1e200, 0)):
+        with pytest.raises(InputError, match="between 1e-100 and 1e"):
+            make()
     with pytest.raises(InputError, match="5 numbers"):
         Box([0, 0, 0], [1, 1, 1]).contains(np.zeros((2, 5)))
     with pytest.raises(InputError, match="give 2 numbers"):

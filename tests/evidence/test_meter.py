@@ -207,3 +207,39 @@ def test_rounding_never_carries_a_question_out_of_the_domain(domain, dtype):
     if isinstance(domain, Ball):
         centre = 0.0 if domain.centre is None else domain.centre
         assert np.max(np.sqrt(np.sum((asked - centre) ** 2, axis=1))) <= domain.radius
+
+
+def test_a_model_may_work_in_place_and_answer_from_one_buffer():
+    buffer = np.zeros((50, 1))
+
+    def model(x):
+        x -= 1.0
+        buffer[: len(x), 0] = x.sum(axis=1)
+        x[:] = np.nan
+        return buffer[: len(x)]
+
+    meter = Meter(CallableOracle("in place", 3, 1, "float64", model))
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    for rows in (x[:10], x[10:], x):
+        assert np.allclose(meter.ask(rows)[:, 0], rows.sum(axis=1) - 3)
+    asked, answers = meter.transcript()
+    assert np.allclose(asked.sum(axis=1) - 3, answers[:, 0])
+
+
+def test_complex_answers_are_refused():
+    with pytest.raises(OracleError, match="complex numbers"):
+        Meter(CallableOracle("complex", 2, 1, "float64", lambda x: x[:, :1] * 1j)).ask(np.ones((3, 2)))
+
+
+def test_a_progress_that_raises_is_noted_and_not_called_again():
+    calls = []
+
+    def progress(*what):
+        calls.append(what)
+        raise ValueError("no screen")
+
+    meter = Meter(CallableOracle("sum", 2, 1, "float64", lambda x: x[:, :1]), progress=progress)
+    for _ in range(3):
+        meter.ask(np.random.default_rng(len(calls)).standard_normal((3, 2)))
+    assert len(calls) == 1
+    assert meter.warnings == ("progress raised ValueError: no screen and was not called again",)

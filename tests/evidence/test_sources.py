@@ -82,11 +82,11 @@ def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "empty").mkdir()
     pa.parquet.write_table(pa.table({"a": [1.0]}), tmp_path / "no_y.parquet")
     for name, words in {
-        "bad.npz": "damaged",
+        "bad.npz": "not a readable npz",
         "bad.parquet": "damaged",
         "rows.txt": "npz",
         "names.npz": "arrays x and y",
-        "objects.npz": "damaged",
+        "objects.npz": "is pickled",
         "empty": "no .npz",
         "no_y.parquet": "which column is the answer",
         "missing.npz": "no such file",

@@ -87,6 +87,8 @@ def test_gelu_written_out_by_exporters_is_recognised_and_exact(rng):
     ("name", "middle", "extra"),
     [
         ("silu", [("Sigmoid", ["z"], ["s"]), ("Mul", ["z", "s"], ["h"])], {}),
+        ("mish", [("Softplus", ["z"], ["s"]), ("Tanh", ["s"], ["t"]), ("Mul", ["z", "t"], ["h"])], {}),
+        ("relu6", [("Clip", ["z", "zero", "six"], ["h"])], {"zero": 0.0, "six": 6.0}),
         ("quadratic", [("Mul", ["z", "z"], ["h"])], {}),
         ("quadratic", [("Pow", ["z", "two"], ["h"])], {"two": 2.0}),
         (
@@ -112,6 +114,15 @@ def test_activations_written_out_are_recognised(name, middle, extra, dtype):
     assert found.activations == (name, "identity")
     expected = Network(truth.weights, truth.biases, [name, "identity"])
     assert compare(expected, found).max_relative_error < (1e-6 if dtype == np.float32 else 1e-15)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("hardswish", "HardSwish"), ("selu", "Selu"), ("celu", "Celu")])
+def test_nodes_with_float32_parameters_are_read(name, kind):
+    truth, model = _one_layer([helper.make_node(kind, ["z"], ["h"])], {}, np.float32)
+    found = resolve_network(model)
+    assert found.activations == (name, "identity")
+    expected = Network(truth.weights, truth.biases, [name, "identity"])
+    assert compare(expected, found).max_relative_error < 1e-6
 
 
 def test_step_units_are_read():
@@ -298,11 +309,11 @@ def test_residual_connections_are_not_read_as_chains():
 def test_unknown_activations_are_refused_by_name():
     middle = [
         helper.make_node("Softplus", ["z"], ["s"]),
-        helper.make_node("Tanh", ["s"], ["t"]),
+        helper.make_node("Erf", ["s"], ["t"]),
         helper.make_node("Mul", ["z", "t"], ["h"]),
     ]
     _, model = _one_layer(middle)
-    with pytest.raises(InputError, match="Softplus, Tanh, Mul"):
+    with pytest.raises(InputError, match="Softplus, Erf, Mul"):
         resolve_network(model)
     assert activations.names()
 

@@ -146,7 +146,7 @@ def test_files_that_do_not_hold_a_network_are_explained(tmp_path):
         ("garbage.safetensors", "no readable safetensors"),
         ("garbage.npz", "not a readable npz"),
         ("other.npz", "no array 'activations'"),
-        ("objects.npz", "not a readable npz"),
+        ("objects.npz", "is pickled"),
         ("model.xyz", "unknown kind of file '.xyz'"),
         ("absent.onnx", "does not exist"),
         ("absent", "does not exist"),

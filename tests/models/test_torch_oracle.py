@@ -20,6 +20,14 @@ ACTIVATIONS = [
     (nn.GELU(), "gelu"),
     (nn.GELU(approximate="tanh"), "gelu_tanh"),
     (nn.SiLU(), "silu"),
+    (nn.Mish(), "mish"),
+    (nn.SELU(), "selu"),
+    (nn.CELU(0.5), "celu(0.5)"),
+    (nn.Hardswish(), "hardswish"),
+    (nn.ReLU6(), "relu6"),
+    (nn.Hardtanh(), "hardtanh"),
+    (nn.Hardsigmoid(), "hardsigmoid"),
+    (nn.Softsign(), "softsign"),
 ]
 
 

@@ -1,10 +1,10 @@
 """audit: identify a model behind one defence after the other, and say how much of it comes back.
 
-Every case is an ordinary ``identify`` on the defended model, with a time of its own. What came back is compared with the
-model's own network where that can be read, else with what was identified without a defence: the share of hidden units
-that match to ``TOLERANCE``, the largest error of their parameters, how far the outputs are off at fresh points
-(``fidelity``), the queries and their price. Query limits are cases too: no defence, and fractions of what the undefended
-model took.
+Every case is an ordinary ``identify`` on the defended model, with a time of its own. What came back is compared with
+the model's own network where that can be read, else with what was identified without a defence: the share of hidden
+units that match to ``TOLERANCE``, the largest error of their parameters, how far the outputs are off at fresh points
+(``fidelity``), the queries and their price. Query limits are cases too: no defence, and fractions of what the
+undefended model took.
 """
 
 from __future__ import annotations

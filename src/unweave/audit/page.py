@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unweave.core.errors import InputError, MissingExtra, Outcome
+from unweave.core.errors import InputError, Outcome
 from unweave.report.canvas import (
     BLUE,
     MUTED,
@@ -20,6 +19,7 @@ from unweave.report.canvas import (
     short,
     to_svg,
 )
+from unweave.report.page import open_template
 from unweave.version import __version__
 
 if TYPE_CHECKING:
@@ -33,21 +33,17 @@ _LEAST = 1e-16
 
 def write_page(audit: Audit, path: Path) -> Path:
     """Write the page to ``path`` and return it."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtra("jinja2", "report") from error
     if not audit.cases:
         raise InputError("the audit has no cases: there is nothing to write")
-    template = resources.files("unweave.audit").joinpath("page.html").read_text(encoding="utf-8")
-    style = resources.files("unweave.report").joinpath("page.css").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    template, style = open_template("unweave.audit", "unweave.report")
+    from markupsafe import Markup
+
     identified = sum(case.outcome is Outcome.IDENTIFIED for case in audit.cases)
     path.write_text(
-        environment.from_string(template).render(
+        template.render(
+            title=f"audit: {audit.model}",
             audit=audit,
-            style=Markup(style),
+            style=style,
             figure=Markup(to_svg(draw(audit), "audit")),
             identified=identified,
             tone="not" if identified == 0 else "partly" if identified < len(audit.cases) else "identified",

@@ -10,19 +10,19 @@ direction in ten thousand. So the questions are put where a missing unit would s
   slab cancel everywhere else;
 * *climb*: uphill on the difference from the points where it is largest, if any stands out.
 
-For n hidden units a piecewise-linear network of two and more hidden layers takes 224 + 24 n questions (n = 64: 1,760),
-one of one layer 256 + 5 n, a smooth one 64; at most 5,000 and what the budget leaves, and up to four times as many
-where a budget has that much left. The climb adds at most 48. Differences count in error bars: 1 is the largest that
-the accuracy of the answers explains.
+For n hidden units a piecewise-linear network of two and more hidden layers takes 168 + 24 n questions (n = 64: 1,704),
+one of one layer 168 + 5 n, a smooth one 24 in a bounded domain and none otherwise: its 200 fresh points are where the
+climb begins. At most 5,000 and what the budget leaves, and up to four times as many where a budget has that much left.
+The climb adds at most 48. Differences count in error bars: 1 is the largest that the accuracy of the answers explains.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from unweave.certificates.base import Check, FreshQueries
 from unweave.certificates.places import (
     far_points,
     mixed_radii,
@@ -33,10 +33,12 @@ from unweave.certificates.places import (
 )
 from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
+from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.solve.weighted import gradient_norms
 
+SEARCH = "search for disagreement"
+"""Name of the check."""
 CONFIDENCE = 0.95
 EXACT, LOOSEST = 1e-9, 0.1
 """Relative difference that exact answers allow, and the largest that any do."""
@@ -61,6 +63,8 @@ class Disagreement:
     """The same of the patterns that the network makes rare."""
     thinnest_slab: float = float("inf")
     """A bump between parallel units wider than this, along the lines asked, would have been met."""
+    share: float = 0.0
+    """The share of the questions at which the difference exceeds an error bar."""
     suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)), compare=False, repr=False)
     """Points (n, d) that differ by more than an error bar, the worst first."""
 
@@ -90,25 +94,47 @@ class Disagreement:
             f"active on less than {' and '.join(kinds)}"
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON; the suspects stay behind."""
-        record = {name: value for name, value in vars(self).items() if name != "suspects"}
-        return {**record, "worst": self.worst.tolist(), "questions": dict(self.questions)}
 
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> Disagreement:
-        infinite = {"thinnest_slab": float("inf")} if record.get("thinnest_slab") is None else {}
-        return cls(**{**record, **infinite, "worst": np.array(record["worst"], dtype=float)})
+def check_disagreement(
+    network: Network, fresh: FreshQueries, seen: tuple[np.ndarray, np.ndarray] | None = None
+) -> tuple[list[Check], np.ndarray]:
+    """The search as a check, if it asked anything or nothing may be claimed without it; and the points that differ."""
+    found = search_disagreement(network, fresh.meter, fresh.precision, fresh.rng, seen)
+    needed = bool(network.hidden) and network.is_piecewise_linear
+    enough = found.num_questions >= 100 or not needed
+    check = Check(
+        SEARCH,
+        not found.found if found.found or enough else None,
+        {
+            "num_questions": float(found.num_questions),
+            "largest": found.largest,
+            "rare_directions": found.rare_directions,
+            "rare_patterns": found.rare_patterns,
+            "thinnest_slab": found.thinnest_slab,
+        },
+        found.describe() if found.num_questions else "",
+        found.describe() if found.found else "",
+        local=found.share < 0.5,
+        needed=needed,
+    )
+    return [check] if needed or found.num_questions else [], found.suspects
 
 
 def search_disagreement(
-    network: Network, meter: Meter, precision: Precision, rng: np.random.Generator
+    network: Network,
+    meter: Meter,
+    precision: Precision,
+    rng: np.random.Generator,
+    seen: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Disagreement:
-    """Ask where model and ``network`` may differ, charged to the stage ``certificate``, within domain and budget."""
-    kinked = is_kinked(network)
-    counts = _plan(network, kinked, meter.ledger.left)
-    scale = own_scale(network)
+    """Ask where model and ``network`` may differ, charged to the stage ``certificate``, within domain and budget.
+
+    ``seen`` are other fresh points with their answers; the climb may begin there too.
+    """
+    kinked = bool(network.hidden) and network.is_piecewise_linear
     bounded = not np.isinf(meter.domain.reach(meter.input_size))
+    counts = _plan(network, kinked, bounded, meter.ledger.left)
+    scale = own_scale(network)
     radii = None if bounded else mixed_radii(counts["patterns"], scale, rng)
     points = {
         "far": far_points(meter, counts["far"], scale, bounded, rng),
@@ -123,7 +149,7 @@ def search_disagreement(
     )
     before = meter.ledger.total
     asked, x, errors = {}, [np.zeros((0, meter.input_size))], [np.zeros(0)]
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         for kind, places in points.items():
             places = places[meter.domain.contains(places)]
             places = places[: int(min(len(places), meter.ledger.left))]
@@ -132,7 +158,11 @@ def search_disagreement(
                 x.append(places)
                 errors.append(compare.errors(places))
         x, errors = np.concatenate(x), np.concatenate(errors)
-        x, errors, asked["climb"] = _climb(compare, x, errors, scale, rng)
+        starts = (x, errors)
+        if seen is not None:
+            starts = np.concatenate([x, seen[0]]), np.concatenate([errors, compare.in_bars(*seen)])
+        climbed, heights = _climb(compare, *starts, scale, rng)
+        x, errors, asked["climb"] = np.concatenate([x, climbed]), np.append(errors, heights), len(climbed)
     if not len(errors):
         return Disagreement(0, 0.0, np.zeros(meter.input_size), asked)
     order = np.argsort(-errors)
@@ -145,13 +175,8 @@ def search_disagreement(
         rare_directions=_bound(asked["far"]),
         rare_patterns=_bound(asked["patterns"]),
         thinnest_slab=spacing if asked["lines"] else float("inf"),
+        share=float(np.mean(errors > 1)),
         suspects=x[suspects],
-    )
-
-
-def is_kinked(network: Network) -> bool:
-    return bool(network.hidden) and all(
-        name.startswith(("relu", "leaky_relu")) for name in network.hidden_activations
     )
 
 
@@ -167,8 +192,10 @@ class _Comparison:
     """Points of the network's own scale."""
 
     def errors(self, x: np.ndarray) -> np.ndarray:
-        answers = self.meter.ask(x)
-        x = self.meter.snap(x)
+        """The differences at points that are asked."""
+        return self.in_bars(self.meter.snap(x), self.meter.ask(x))
+
+    def in_bars(self, x: np.ndarray, answers: np.ndarray) -> np.ndarray:
         tolerance = min(max(EXACT, 12 * self.precision.relative), LOOSEST)
         outputs = self.network(self.ordinary)
         spread = np.maximum(np.std(outputs, axis=0), 1e-300)
@@ -183,16 +210,16 @@ class _Comparison:
         return np.max(apart / (tolerance * np.maximum(spread, leverage)), axis=1)
 
 
-def _plan(network: Network, kinked: bool, left: float) -> dict[str, int]:
+def _plan(network: Network, kinked: bool, bounded: bool, left: float) -> dict[str, int]:
     """How many questions of each kind."""
     n = sum(network.hidden)
     if not kinked:
-        plan = {"far": 64, "patterns": 0, "planes": 0, "lines": 0}
+        plan = {"far": 24 if bounded else 0, "patterns": 0, "planes": 0, "lines": 0}
     elif len(network.hidden) > 1:
-        plan = {"far": 64 + n, "patterns": 20 * n, "planes": 3 * n, "lines": 160}
+        plan = {"far": 48 + n, "patterns": 20 * n, "planes": 3 * n, "lines": 120}
     else:
-        plan = {"far": 96 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": 160}
-    total = sum(plan.values())
+        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": 120}
+    total = max(sum(plan.values()), 1)
     room = min(left, MOST_QUESTIONS)
     factor = min(1.0, room / total)
     if np.isfinite(left) and room > total:
@@ -202,27 +229,30 @@ def _plan(network: Network, kinked: bool, left: float) -> dict[str, int]:
 
 def _climb(
     compare: _Comparison, x: np.ndarray, errors: np.ndarray, scale: float, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """From the points that stand out uphill on the difference: four rounds of four trials each, from three points."""
-    meter, asked = compare.meter, 0
-    if not len(errors):
-        return x, errors, 0
+) -> tuple[np.ndarray, np.ndarray]:
+    """From three points that stand out uphill on the difference, in four rounds of four trials: the trials."""
+    meter = compare.meter
+    trials, heights = [np.zeros((0, meter.input_size))], [np.zeros(0)]
     top = np.argsort(-errors)[:3]
-    top = top[(errors[top] > max(0.02, 10 * float(np.median(errors)))) & (errors[top] <= 1)]
-    step = 0.3
+    outlying = max(0.02, 10 * float(np.median(errors))) if len(errors) else 0.0
+    top = top[(errors[top] > outlying) & (errors[top] <= 1)]
+    best, height, step = x[top], errors[top], 0.3
     for _ in range(4):
-        if not len(top) or meter.ledger.left < 4 * len(top):
+        if not len(best) or meter.ledger.left < 4 * len(best):
             break
-        lengths = np.maximum(np.linalg.norm(x[top], axis=1), 0.1 * scale)
-        moves = rng.standard_normal((4, *x[top].shape)) / np.sqrt(x.shape[1])
-        trials = meter.domain.nearest((x[top] + step * lengths[:, None] * moves).reshape(-1, x.shape[1]))
-        found = compare.errors(trials)
-        asked += len(trials)
-        x, errors = np.concatenate([x, trials]), np.concatenate([errors, found])
-        best = len(x) - len(trials) + np.argmax(found.reshape(4, -1), axis=0) * len(top) + np.arange(len(top))
-        top = np.where(errors[best] > errors[top], best, top)
+        lengths = np.maximum(np.linalg.norm(best, axis=1), 0.1 * scale)
+        moves = rng.standard_normal((4, *best.shape)) / np.sqrt(best.shape[1])
+        tried = meter.domain.nearest((best + step * lengths[:, None] * moves).reshape(-1, best.shape[1]))
+        found = compare.errors(tried)
+        trials.append(tried)
+        heights.append(found)
+        rounds = found.reshape(4, len(best))
+        first, rows = np.argmax(rounds, axis=0), np.arange(len(best))
+        better = rounds[first, rows] > height
+        best = np.where(better[:, None], tried.reshape(4, *best.shape)[first, rows], best)
+        height = np.maximum(height, rounds[first, rows])
         step /= 2
-    return x, errors, asked
+    return np.concatenate(trials), np.concatenate(heights)
 
 
 def _bound(num_points: int) -> float:

@@ -22,7 +22,8 @@ from unweave.version import __version__
 
 app = App(
     name="unweave",
-    help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate.",
+    help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate. "
+    "--debug behind any command shows tracebacks.",
     version=__version__,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
@@ -54,6 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in tokens
+    tokens = [token for token in tokens if token != "--debug"]
     try:
         with _hearing_interrupts():
             status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")

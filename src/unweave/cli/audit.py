@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import parse_domain
+from unweave.cli.options import AllowPickle, Quiet, parse_domain, write_json
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -30,9 +30,8 @@ def audit(
     report: Path | None = None,
     json: Path | None = None,
     served: ServedOptions = _PLAIN,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
+    allow_pickle: AllowPickle = False,
 ) -> int:
     """Identify a model behind one defence after the other and say how much of it comes back.
 
@@ -64,12 +63,6 @@ def audit(
         Write the audit as one self-contained HTML page here.
     json
         Write the audit as JSON here.
-    quiet
-        Show no progress.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
     from unweave.audit import audit as run
     from unweave.audit.policy import parse_policy
@@ -98,9 +91,7 @@ def audit(
         progress=show,
     )
     if json is not None:
-        from json import dumps
-
-        json.write_text(dumps(result.to_json(), indent=2) + "\n")
+        write_json(json, result.to_json())
     if report is not None:
         result.report(report)
     print(result.table())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from unweave.cli.options import AllowPickle, Debug, check_targets, write_json
+from unweave.cli.options import AllowPickle, check_targets, write_json
 
 
 def certify(
@@ -16,12 +16,8 @@ def certify(
     truth: str | None = None,
     json: Path | None = None,
     allow_pickle: AllowPickle = False,
-    debug: Debug = False,
 ) -> int:
     """Say what can be proved about a trained network as a minimum of its loss.
-
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
 
     Parameters
     ----------

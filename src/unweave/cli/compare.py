@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unweave.cli.options import AllowPickle, Debug, print_layers
+from unweave.cli.options import AllowPickle, print_layers
 
 
 def compare(
@@ -13,7 +13,6 @@ def compare(
     tolerance: float = 1e-6,
     seed: int = 0,
     allow_pickle: AllowPickle = False,
-    debug: Debug = False,
 ) -> int:
     """Compare two networks up to the symmetries no observer can see.
 

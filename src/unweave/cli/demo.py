@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from unweave.cli.options import Debug, Quiet, print_layers
+from unweave.cli.options import Quiet, print_layers
 
 
 def demo(
     *,
     seed: int = 0,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Hide a network with 1,219 parameters behind a function, find it again, and compare.
 
@@ -23,7 +22,7 @@ def demo(
     from unweave.comparison import compare as align
     from unweave.core.progress import StageProgress
     from unweave.demo import paper_network
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     truth = paper_network(seed=seed)
     print(

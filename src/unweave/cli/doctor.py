@@ -6,13 +6,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import Debug
-
 
 def doctor(
     *,
     json: Annotated[bool, Parameter(negative="")] = False,
-    debug: Debug = False,
 ) -> int:
     """Show versions, extras, devices and threads, and recover a small network as a test.
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from unweave.cli.options import Debug, Quiet, check_targets, parse_numbers, write_json
+from unweave.cli.options import Quiet, check_targets, parse_numbers, write_json
 
 
 def fit(
@@ -25,12 +25,8 @@ def fit(
     out: Path | None = None,
     json: Path | None = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Fit a network with one hidden layer to samples and say what is proved about it.
-
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
 
     Parameters
     ----------

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import NOWHERE, AllowPickle, Debug, Outputs, Quiet, parse_domain, parse_numbers
+from unweave.cli.options import NOWHERE, AllowPickle, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -20,6 +20,7 @@ def identify(
     activation: str = "auto",
     hidden: str | None = None,
     budget: int | None = None,
+    time_limit: float | None = None,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     method: str = "auto",
@@ -30,11 +31,8 @@ def identify(
     served: ServedOptions = _PLAIN,
     quiet: Quiet = False,
     allow_pickle: AllowPickle = False,
-    debug: Debug = False,
 ) -> int:
     """Recover the weights of a model from its answers alone.
-
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
 
     Parameters
     ----------
@@ -47,6 +45,8 @@ def identify(
         Widths of the hidden layers, comma separated: 30,9. Found when not given.
     budget
         Most queries that may be asked; never exceeded.
+    time_limit
+        Seconds for the whole run; it ends with the best of what is known.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -65,7 +65,7 @@ def identify(
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     with StageProgress(quiet=quiet) as progress:
         found = run(
@@ -73,6 +73,7 @@ def identify(
             activation=activation,
             hidden=widths,
             budget=budget,
+            time_limit=time_limit,
             domain=domain,
             method=method,
             input_size=input_size,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import Debug, Quiet, check_targets, write_json
+from unweave.cli.options import Quiet, check_targets, write_json
 
 
 def landscape(
@@ -30,7 +30,6 @@ def landscape(
     json: Path | None = None,
     engine: str | None = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Measure over a grid how often every start of a teacher reaches a global minimum.
 

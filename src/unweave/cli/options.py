@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Flag = Parameter(negative="")
 Quiet = Annotated[bool, Flag, Parameter(help="Show no progress.")]
-Debug = Annotated[bool, Flag, Parameter(help="Show tracebacks.")]
 AllowPickle = Annotated[bool, Flag, Parameter(help="Load pickled models too; a pickle can run any code.")]
 
 

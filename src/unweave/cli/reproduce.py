@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import Debug, Quiet
+from unweave.cli.options import Quiet
 
 
 def reproduce(
@@ -24,7 +24,6 @@ def reproduce(
     seed: int = 0,
     engine: str | None = None,
     quiet: Quiet = False,
-    debug: Debug = False,
 ) -> int:
     """Compute the tables and figures of a paper twice: as the paper states it, and by unweave's default.
 

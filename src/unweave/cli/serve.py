@@ -7,9 +7,8 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from unweave.cli.options import AllowPickle
 
 
 def serve(
@@ -20,8 +19,7 @@ def serve(
     name: str | None = None,
     defence: str = "none",
     input_size: int | None = None,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    allow_pickle: AllowPickle = False,
 ) -> int:
     """Serve a model on this machine (127.0.0.1) in the Open Inference Protocol v2, to try an attack on it.
 
@@ -39,10 +37,6 @@ def serve(
         Answer less: decimals=3, noise=1e-3, float32, clip=1, top=2 or labels.
     input_size
         Number of inputs, where the model does not tell.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
     from unweave.core.errors import InputError
     from unweave.models.defended import Defended, parse_defence

@@ -14,6 +14,8 @@ import numpy as np
 
 from unweave.core.errors import InputError
 
+LARGEST = 1e100
+"""Largest length of a domain; one over it is the smallest."""
 ROUNDING = 2.0**-50
 """A few roundings of a coordinate, relative to its size."""
 
@@ -59,17 +61,18 @@ class Ball:
     def __post_init__(self):
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise InputError(f"Ball(radius={self.radius}): the radius must be a positive finite number")
+        _check_size(f"Ball(radius={self.radius})", self.radius, self._largest)
 
     def contains(self, x, slack=1e-12):
         offset = x - self._middle(x.shape[1])
         room = slack * self.radius + (ROUNDING * self._largest if slack else 0.0)
-        return _lengths(offset) <= self.radius + room
+        return np.linalg.norm(offset, axis=1) <= self.radius + room
 
     def nearest(self, x, unit=0.0):
         middle = self._middle(x.shape[1])
         largest = max(self.radius - (ROUNDING + 2 * unit) * self._largest, 0.0)
         offset = x - middle
-        lengths = _lengths(offset)
+        lengths = np.linalg.norm(offset, axis=1)
         shrink = np.where(lengths > largest, largest / np.maximum(lengths, 1e-300), 1.0)
         return middle + shrink[:, None] * offset
 
@@ -111,6 +114,8 @@ class Box:
         low, high = np.asarray(self.low, float), np.asarray(self.high, float)
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low < high)):
             raise InputError("Box(low, high): every low must be finite and below its high")
+        largest = float(np.max(np.maximum(np.abs(low), np.abs(high))))
+        _check_size("Box(low, high)", float(np.min(high - low)), largest)
 
     def contains(self, x, slack=1e-12):
         low, high = self._bounds(x.shape[1])
@@ -199,11 +204,12 @@ class Everywhere:
         return float("inf")
 
 
-def _lengths(x: np.ndarray) -> np.ndarray:
-    """Lengths of the rows; squares of very large or small numbers would leave the range of floats."""
-    largest = np.max(np.abs(x), axis=1, initial=0.0)
-    scale = np.where((largest > 1e150) | (largest < 1e-150), np.maximum(largest, 1e-300), 1.0)
-    return scale * np.linalg.norm(x / scale[:, None], axis=1)
+def _check_size(name: str, smallest: float, largest: float) -> None:
+    """Refuse lengths whose squares leave the range of numbers."""
+    if smallest < 1 / LARGEST or largest > LARGEST:
+        raise InputError(
+            f"{name}: give lengths between {1 / LARGEST:g} and {LARGEST:g}, in a larger or smaller unit"
+        )
 
 
 def _unit_rows(num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -2,8 +2,8 @@
 
 ``f(x) = phi_L(W_L ... phi_1(W_1 x + b_1) ... + b_L)``. Two parameter sets describe the same function when
 they differ by a permutation of hidden units, by flips of units whose activation has a reflection, by positive
-scales of homogeneous units, by shifts of exponential units, or by writing sigmoid as tanh or softplus(b) as
-softplus. ``canonical`` picks one representative of each class.
+scales of homogeneous units, by shifts of exponential units, or by writing one activation by another
+(sigmoid by tanh, softplus(b) by softplus, celu and selu by elu). ``canonical`` picks one representative of each class.
 
 An *open* network knows its first layers only: ``upper``, what stands above them, is a function or ``UNKNOWN``. Then all
 its layers are hidden, and what a symmetry changes is made good inside ``upper``.
@@ -114,6 +114,11 @@ class Network:
     def is_open(self) -> bool:
         """Whether something stands above the layers given here."""
         return self.upper is not None
+
+    @property
+    def is_piecewise_linear(self) -> bool:
+        """Whether every hidden unit is a (leaky) relu, and there are some."""
+        return bool(self.hidden) and all(act.get(name).degree == 1 for name in self.hidden_activations)
 
     @property
     def hidden(self) -> tuple[int, ...]:
@@ -229,22 +234,19 @@ class Network:
     def normalised(self) -> Network:
         """Continuous symmetries removed.
 
-        Sigmoid is written as tanh and softplus(b) as softplus, homogeneous rows have length one, exponential
-        units no bias.
+        Activations are written by the one that stands for them (sigmoid by tanh, softplus(b) by softplus, celu and
+        selu by elu), homogeneous rows have length one, exponential units no bias.
         """
         weights, biases = self._copies()
         names, upper = list(self.activations), self.upper
         for i in range(self._num_hidden):
             scales, shifts = np.ones(len(weights[i])), np.zeros(len(weights[i]))
-            if names[i] == "sigmoid":  # sigmoid(z) = (1 + tanh(z/2)) / 2
-                names[i] = "tanh"
-                weights[i], biases[i] = weights[i] / 2, biases[i] / 2
-                scales, shifts = scales / 2, shifts + 0.5
-            if names[i].startswith("softplus("):  # softplus_b(z) = softplus(b z) / b
-                sharpness = float(names[i].removeprefix("softplus(").removesuffix(")"))
-                names[i] = "softplus"
-                weights[i], biases[i] = weights[i] * sharpness, biases[i] * sharpness
-                scales = scales / sharpness
+            rewriting = act.get(names[i]).rewriting
+            if rewriting is not None:
+                names[i] = rewriting.name
+                weights[i] = weights[i] * rewriting.inner
+                biases[i] = biases[i] * rewriting.inner + rewriting.offset
+                scales, shifts = scales * rewriting.gain, shifts + rewriting.shift
             degree = act.get(names[i]).degree
             if degree is not None:
                 norms = np.linalg.norm(weights[i], axis=1)

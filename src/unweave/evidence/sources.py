@@ -11,7 +11,6 @@ memory.
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from unweave.core.errors import InputError, MissingExtra
+from unweave.core.npz import open_npz
 from unweave.evidence import tables
 from unweave.evidence.tables import Target
 
@@ -188,14 +188,9 @@ class ShardedSource:
 
 
 def _read_npz(path: Path, target: Target | None) -> Chunk:
-    try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            inputs, answers = tables.pick_pair(sorted(file.files), target, str(path))
-            x, y = file[inputs], file[answers]
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise _damaged(path, error) from error
+    with open_npz(path) as file:
+        inputs, answers = tables.pick_pair(sorted(file.names), target, str(path))
+        x, y = file.read(inputs), file.read(answers)
     return _as_pair(x, y, str(path))
 
 

@@ -8,12 +8,13 @@ the standard nodes are written, which every reader knows.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from unweave.core.activation_table import SELU_ALPHA, SELU_SCALE
+from unweave.core.activations import split_name
 from unweave.core.errors import ExportError
 
 ACTIVATIONS = {
@@ -24,10 +25,13 @@ ACTIVATIONS = {
     "Erf": "erf",
     "Softplus": "softplus",
     "Gelu": "gelu",
+    "HardSwish": "hardswish",
+    "Mish": "mish",
+    "Softsign": "softsign",
 }
-PARAMETRIC = {"LeakyRelu": ("leaky_relu", 0.01), "Elu": ("elu", 1.0)}
+PARAMETRIC = {"LeakyRelu": ("leaky_relu", 0.01), "Elu": ("elu", 1.0), "Celu": ("celu", 1.0)}
 """Activations with an attribute ``alpha``, and what it is when not given."""
-UNIT_BY_UNIT = {*ACTIVATIONS, *PARAMETRIC, "Identity"}
+UNIT_BY_UNIT = {*ACTIVATIONS, *PARAMETRIC, "HardSigmoid", "Selu", "Identity"}
 ROUNDED_BY_RUNTIME = {"Gelu", "Erf"}
 """Evaluated by onnxruntime with float32 constants even in float64 graphs."""
 
@@ -98,13 +102,12 @@ class NodeWriter:
 
 def write_activation(writer: NodeWriter, name: str, z: str) -> str:
     """Append the nodes of activation ``name`` applied to the value ``z``; returns the result's name."""
-    match = re.fullmatch(r"([a-z_]+)(?:\((.+)\))?", name)
-    kind, parameter = (match[1], match[2]) if match else (name, None)
+    kind, parameter = split_name(name)
     if kind not in _WRITERS:
         raise ExportError(f"activation {name!r} has no ONNX form; export to .safetensors instead")
     if parameter is None:
         return _WRITERS[kind](writer, z)
-    return _WRITERS[kind](writer, z, float(parameter))
+    return _WRITERS[kind](writer, z, parameter)
 
 
 def _identity(w: NodeWriter, z: str) -> str:
@@ -141,6 +144,50 @@ def _elu(w: NodeWriter, z: str, alpha: float = 1.0) -> str:
     t = w.op("Tanh", w.op("Mul", w.constant(0.5), w.op("Min", z, w.constant(0.0))))
     expm1 = w.op("Div", w.op("Mul", w.constant(2.0), t), w.op("Sub", w.constant(1.0), t))
     return w.op("Add", w.op("Relu", z), w.op("Mul", w.constant(alpha), expm1))
+
+
+def _celu(w: NodeWriter, z: str, alpha: float = 1.0) -> str:
+    if w.dtype == np.float32:
+        return w.op("Celu", z, alpha=alpha)
+    return w.op("Mul", w.constant(alpha), _elu(w, w.op("Mul", w.constant(1 / alpha), z)))
+
+
+def _selu(w: NodeWriter, z: str) -> str:
+    if w.dtype == np.float32:
+        return w.op("Selu", z, alpha=SELU_ALPHA, gamma=SELU_SCALE)
+    return w.op("Mul", w.constant(SELU_SCALE), _elu(w, z, SELU_ALPHA))
+
+
+def _mish(w: NodeWriter, z: str) -> str:
+    # tanh(softplus(z)) = n / (n + 2) with n = e^z (e^z + 2); it is 1 to rounding beyond 20
+    e = w.op("Exp", w.op("Min", z, w.constant(20.0)))
+    n = w.op("Mul", e, w.op("Add", e, w.constant(2.0)))
+    return w.op("Mul", z, w.op("Div", n, w.op("Add", n, w.constant(2.0))))
+
+
+def _clip(w: NodeWriter, z: str, low: float, high: float) -> str:
+    return w.op("Min", w.op("Max", z, w.constant(low)), w.constant(high))
+
+
+def _hardswish(w: NodeWriter, z: str) -> str:
+    raised = _clip(w, w.op("Add", z, w.constant(3.0)), 0.0, 6.0)
+    return w.op("Mul", w.op("Mul", z, raised), w.constant(1 / 6))
+
+
+def _hardsigmoid(w: NodeWriter, z: str) -> str:
+    return w.op("Mul", _clip(w, w.op("Add", z, w.constant(3.0)), 0.0, 6.0), w.constant(1 / 6))
+
+
+def _softsign(w: NodeWriter, z: str) -> str:
+    if w.dtype == np.float32:
+        return w.op("Softsign", z)
+    return w.op("Div", z, w.op("Add", w.constant(1.0), w.op("Abs", z)))
+
+
+def _squareplus(w: NodeWriter, z: str, b: float = 4.0) -> str:
+    modulus = w.op("Abs", z)
+    root = w.op("Sqrt", w.op("Add", w.op("Mul", z, z), w.constant(b)))
+    return w.op("Add", w.op("Relu", z), w.op("Div", w.constant(b / 2), w.op("Add", root, modulus)))
 
 
 def _softplus(w: NodeWriter, z: str, sharpness: float = 1.0) -> str:
@@ -199,4 +246,13 @@ _WRITERS: dict[str, Callable[..., str]] = {
     "leaky_relu": _leaky_relu,
     "elu": _elu,
     "softplus": _softplus,
+    "mish": _mish,
+    "selu": _selu,
+    "celu": _celu,
+    "hardswish": _hardswish,
+    "relu6": lambda w, z: _clip(w, z, 0.0, 6.0),
+    "hardtanh": lambda w, z: _clip(w, z, -1.0, 1.0),
+    "hardsigmoid": _hardsigmoid,
+    "softsign": _softsign,
+    "squareplus": _squareplus,
 }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
+from unweave.core.activations import split_name
 from unweave.core.errors import ExportError, MissingExtra
 from unweave.core.network import Network
 from unweave.formats.check import require_same
@@ -39,12 +39,12 @@ def to_torch(network: Network) -> Any:
 
 def _activation_module(torch: Any, name: str) -> Any:
     nn = torch.nn
-    match = re.fullmatch(r"([a-z_]+)(?:\((.+)\))?", name)
-    kind, parameter = (match[1], float(match[2] or 1.0)) if match else (name, 1.0)
+    kind, given = split_name(name)
+    parameter = 1.0 if given is None else given
     if kind == "leaky_relu":
         return nn.LeakyReLU(parameter)
-    if kind == "elu":
-        return nn.ELU(parameter)
+    if kind in ("elu", "celu"):
+        return (nn.ELU if kind == "elu" else nn.CELU)(parameter)
     if kind == "softplus":
         # beyond the threshold torch returns z itself: exp(-40) is below rounding, its default exp(-20) is not
         return nn.Softplus(parameter, threshold=40)
@@ -52,7 +52,9 @@ def _activation_module(torch: Any, name: str) -> Any:
         return nn.GELU()
     if kind == "gelu_tanh":
         return nn.GELU(approximate="tanh")
-    plain = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "silu": nn.SiLU}
+    plain = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid, "silu": nn.SiLU, "mish": nn.Mish}
+    plain |= {"selu": nn.SELU, "hardswish": nn.Hardswish, "relu6": nn.ReLU6, "hardtanh": nn.Hardtanh}
+    plain |= {"hardsigmoid": nn.Hardsigmoid, "softsign": nn.Softsign}
     if kind in plain:
         return plain[kind]()
     formulas = {
@@ -60,6 +62,7 @@ def _activation_module(torch: Any, name: str) -> Any:
         "exp": torch.exp,
         "quadratic": torch.square,
         "step": lambda z: (z > 0).to(z.dtype),
+        "squareplus": lambda z: _squareplus(torch, z, 4.0 if given is None else given),
     }
     if kind not in formulas:
         raise ExportError(f"activation {name!r} has no torch form; export to .safetensors instead")
@@ -75,3 +78,7 @@ def _activation_module(torch: Any, name: str) -> Any:
             return kind
 
     return Elementwise()
+
+
+def _squareplus(torch: Any, z: Any, b: float) -> Any:
+    return torch.relu(z) + b / 2 / (torch.sqrt(z * z + b) + torch.abs(z))

@@ -165,7 +165,7 @@ class _Walk:
             [numpy_helper.from_array(self.constants[key], key) for key in sorted(used)],
         )
         model = helper.make_model(graph, opset_imports=self.model.opset_import)
-        grid = np.linspace(-4.03, 4.07, 82).astype(np.float32 if self.single else np.float64)
+        grid = np.linspace(-8.03, 8.07, 162).astype(np.float32 if self.single else np.float64)
         column = np.repeat(grid[:, None], self.chain.width, axis=1)
         values = np.asarray(make_reference_evaluator(model)({self.current: column})[0], dtype=np.float64)
         if values.shape == column.shape:

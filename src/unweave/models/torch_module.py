@@ -120,7 +120,9 @@ def _append(chain: LayerChain, leaf: nn.Module) -> None:
 def _activation_name(leaf: nn.Module, name: str) -> str:
     from torch import nn
 
-    plain = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu"}
+    plain = {nn.ReLU: "relu", nn.Tanh: "tanh", nn.Sigmoid: "sigmoid", nn.SiLU: "silu", nn.Mish: "mish"}
+    plain |= {nn.SELU: "selu", nn.Hardswish: "hardswish", nn.ReLU6: "relu6", nn.Softsign: "softsign"}
+    plain |= {nn.Hardsigmoid: "hardsigmoid"}
     if type(leaf) in plain:
         return plain[type(leaf)]
     if isinstance(leaf, nn.LeakyReLU):
@@ -129,6 +131,10 @@ def _activation_name(leaf: nn.Module, name: str) -> str:
         return f"softplus({float(leaf.beta)!r})"
     if isinstance(leaf, nn.ELU):
         return f"elu({float(leaf.alpha)!r})"
+    if isinstance(leaf, nn.CELU):
+        return f"celu({float(leaf.alpha)!r})"
+    if isinstance(leaf, nn.Hardtanh) and (leaf.min_val, leaf.max_val) == (-1.0, 1.0):
+        return "hardtanh"
     if isinstance(leaf, nn.GELU):
         return "gelu_tanh" if leaf.approximate == "tanh" else "gelu"
     raise InputError(

@@ -64,7 +64,7 @@ def measure_pieces(
         steps[pending] = _try_steps(
             inquiry, centres[pending], values[pending], bars[pending], steps[pending], rng
         )
-        pending = pending[steps[pending] > 0]
+        pending = pending[steps[pending] > 3 * inquiry.window]
         failed = []
         for rows in np.array_split(pending, max(1, len(pending) * (d + 1) * d // MAX_NUMBERS)):
             gradient, error, passed = _differences(

@@ -41,6 +41,8 @@ class Inquiry:
     slope: float
     """Typical growth of the outputs with |x|."""
     model: Model | None = None
+    window: float = 0.0
+    """Half width around a kink in which the answers follow neither side: 0 for relu, not for its smooth kin far out."""
 
     @property
     def input_size(self) -> int:
@@ -53,7 +55,7 @@ class Inquiry:
     @property
     def coarse(self) -> bool:
         """Whether answers are too rough for very short differences (float32, noise)."""
-        return self.relative > 1e-11
+        return self.relative > 1e-11 or self.noise > 0
 
     def ask(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Answers (n, k) to the rows of ``x``, less the model's, and their error bars (n,)."""
@@ -75,18 +77,25 @@ class Inquiry:
         return replace(self, model=model)
 
 
-def open_inquiry(meter: Meter, precision: Precision, rng: np.random.Generator, num_pairs: int = 4) -> Inquiry:
+def open_inquiry(
+    meter: Meter, precision: Precision, rng: np.random.Generator, num_pairs: int = 4, *, window: float = 0.0
+) -> Inquiry:
     """Measure the growth of the outputs on a few pairs of points and set the error bars."""
     x = meter.domain.sample(2 * num_pairs, meter.input_size, rng)
     answers = meter.ask(x)
     x = meter.snap(x)
     apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
     rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
-    floor = 1.2e-7 if meter.oracle.dtype == "float32" else 5e-16
+    slope = float(np.max(rise / np.maximum(apart, 1e-300)))
+    floor = 2e-8 if meter.oracle.dtype == "float32" or precision.kind == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
+    # the precision was measured near by; the first points of any domain are near ones
+    size = np.max(np.abs(answers), axis=1) + slope * np.linalg.norm(x, axis=1)
+    size = float(np.median(size[:num_pairs]))
     return Inquiry(
         meter,
-        relative=max(precision.relative if exact else 0.0, floor),
+        relative=max(1.5 * precision.noise / size if exact and size > 0 else 0.0, floor),
         noise=0.0 if exact else precision.noise,
-        slope=float(np.max(rise / np.maximum(apart, 1e-300))),
+        slope=slope,
+        window=window,
     )

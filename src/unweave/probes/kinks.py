@@ -2,7 +2,8 @@
 
 An interval carries the straight line that the function follows at either end. Equal lines: no kink inside.
 Otherwise the two lines meet at t*; if the function follows the left line just before t*, the right one just after
-it, and both at t* itself, there is exactly one kink. Anything else is split and looked at again. Two kinks that
+it, and both at t* itself, there is exactly one kink. Anything else is split and looked at again. A smooth kink follows
+neither line within its window, so that t* itself is not asked then. Two kinks that
 cancel exactly escape; on a random line that has probability zero. About six queries a kink.
 """
 
@@ -28,6 +29,14 @@ class Kinks:
     """Places where kinks are too close to be told apart."""
     asked: np.ndarray
     answers: np.ndarray
+    place_errors: np.ndarray | None = None
+    """Standard error of each position, where it was measured (``probes.scan``)."""
+    jump_errors: np.ndarray | None = None
+    """Standard error of an entry of each jump."""
+    reaches: np.ndarray | None = None
+    """(n, 2) parameters: how far the straight runs on both sides of each kink go."""
+    gaps: np.ndarray | None = None
+    """(n, 2) ends of the unresolved stretches."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +72,15 @@ class _Interval:
 
 
 def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds: int = 200) -> list[Kinks]:
-    """The kinks along each of ``lines``. All open intervals of all lines are asked in one batch a round."""
-    fraction = 0.05 if inquiry.coarse else 2e-3
+    """The kinks along each of ``lines``. All open intervals of all lines are asked in one batch a round.
+
+    Rough answers are scanned instead, by least squares over longer stretches (``probes.scan``).
+    """
+    if inquiry.coarse:
+        from unweave.probes.scan import scan_lines  # it returns the kinks of this file
+
+        return scan_lines(inquiry, lines)
+    fraction = 2e-3
     record: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
     found: list[list[tuple[float, np.ndarray]]] = [[] for _ in range(len(lines))]
     unresolved: list[list[float]] = [[] for _ in range(len(lines))]
@@ -79,7 +95,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
     for _ in range(max_rounds):
         asking: list[tuple[_Interval, list[float]]] = []
         for interval in work:
-            step = _next_question(interval, lines, fraction)
+            step = _next_question(interval, lines, fraction, inquiry.window)
             if step is None:
                 continue
             if not step:
@@ -93,7 +109,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
         for interval, ts in asking:
             part, bar = values[start : start + len(ts)], bars[start : start + len(ts)]
             start += len(ts)
-            work.extend(_digest(interval, ts, part, bar, found))
+            work.extend(_digest(interval, ts, part, bar, found, inquiry.window))
     else:
         for interval in work:
             unresolved[interval.line].append((interval.left.t + interval.right.t) / 2)
@@ -136,13 +152,13 @@ def _follows(tangent: _Tangent, t: float, value: np.ndarray, bar: float) -> bool
     return bool(np.max(np.abs(tangent.at(t) - value)) <= SAFETY * (tangent.error(t) + bar))
 
 
-def _next_question(interval: _Interval, lines: Lines, fraction: float) -> list[float] | None:
+def _next_question(interval: _Interval, lines: Lines, fraction: float, window: float) -> list[float] | None:
     """What to ask about an interval: None when it has no kink, [] when it is too short to go on."""
     left, right, length = interval.left, interval.right, interval.length
     if interval.meeting is not None:
         return [interval.meeting]
     place = abs(left.t) + abs(right.t) + lines.scale[interval.line]
-    if length < 1e-11 * place or interval.depth > 60:
+    if length < max(1e-11 * place, 6 * window) or interval.depth > 60:
         return []
     if max(left.step, right.step) > max(0.025, 5 * fraction) * length:  # the steps reach over too much of it
         return [left.t, left.t + fraction * length, right.t, right.t - fraction * length]
@@ -150,7 +166,7 @@ def _next_question(interval: _Interval, lines: Lines, fraction: float) -> list[f
         return None
     t = _meet(left, right)
     if t is not None and left.t < t < right.t:
-        margin = fraction * min(length, lines.scale[interval.line] + abs(t))
+        margin = max(fraction * min(length, lines.scale[interval.line] + abs(t)), 2 * window)
         if left.t + 2 * margin < t < right.t - 2 * margin:
             return [t - margin / 2, t + margin / 2]
     t = lines.middle(interval.line, left.t, right.t)
@@ -166,7 +182,7 @@ def _meet(left: _Tangent, right: _Tangent) -> float | None:
 
 
 def _digest(
-    interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found
+    interval: _Interval, ts: list[float], values: np.ndarray, bars: np.ndarray, found, window: float
 ) -> list[_Interval]:
     """What is left of an interval after its questions were answered."""
     left, right, depth = interval.left, interval.right, interval.depth + 1
@@ -200,6 +216,9 @@ def _digest(
         outer = _tangent([ts[1], right.t], np.stack([values[1], right.value]), np.array([bars[1], right.bar]))
         meeting = _meet(inner, outer)
         if meeting is not None and ts[0] < meeting < ts[1]:
+            if window:
+                found[interval.line].append((meeting, outer.slope - inner.slope))
+                return []
             return [_Interval(interval.line, inner, outer, meeting=meeting, depth=depth)]
     return [
         _Interval(interval.line, left, node, depth=depth),

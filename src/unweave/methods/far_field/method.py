@@ -26,8 +26,9 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, read_first_layer
 from unweave.methods.far_field.near import settle
@@ -37,11 +38,14 @@ from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.probes.activation_profile import ask_profile, rank_activations
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
+from unweave.probes.growth import Growth
 from unweave.solve.weighted import relative_errors, weighted_polish
 from unweave.students.overwide import Pool
 
 NEAREST = 1e4
 """The domain must reach at least this far: inside, neighbouring units overlap."""
+ROUGH = 1e-5
+"""Relative error of the answers beyond which far-out looks tell too little."""
 MAX_CIRCLES = 3
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
@@ -52,9 +56,16 @@ class FarField:
     """See the module's docstring. ``time_limit`` bounds the fits of the network on top, in seconds a circle."""
 
     name = "far-field"
+    serves = Serves(Evidence.QUERIES, SATURATING)
 
     def __init__(self, time_limit: float = 300.0):
         self.time_limit = time_limit
+
+    def suits(self, traits: Traits) -> str | None:
+        levels_off = traits.growth in (Growth.SATURATING, Growth.UNSEEN)
+        if traits.reach < NEAREST or not levels_off or not traits.candidates(self.serves):
+            return None
+        return f"{traits.growth} and are exact" if traits.exact else traits.why_smooth()
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or the reason why far-out queries do not give it."""
@@ -65,12 +76,16 @@ class FarField:
             return Finding(
                 None, f"far field needs a domain of radius {NEAREST:g} or more; use method='in-domain'"
             )
+        if problem.precision.relative > ROUGH:
+            return Finding(
+                None, f"far field needs answers that are exact to {ROUGH:g}; use method='in-domain'"
+            )
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
-            deadline = time.monotonic() + self.time_limit
+            deadline = time.monotonic() + problem.within(self.time_limit)
             run = _Run(meter, problem, attempt, reach, deadline)
             finding = run.recover(scales)
-            if finding.network is not None or run.hopeless:
+            if finding.network is not None or run.hopeless or problem.deadline.passed:
                 return finding
             reason, scales, units = finding.reason, run.row_scales(), max(units, run.num_units)
         return Finding(None, f"{reason} ({units} first-layer units seen on {MAX_CIRCLES} circles)")
@@ -83,7 +98,7 @@ class _Run:
         self.meter, self.problem, self.deadline = meter, problem, deadline
         self.last = attempt == MAX_CIRCLES - 1
         self.candidates = list(dict.fromkeys("tanh" if a == "sigmoid" else a for a in problem.activations))
-        rng = problem.rng(100 + attempt)
+        rng = problem.rng("far circle", attempt)
         self.sight = Sight(meter, problem.precision, act.get(self.candidates[0]), rng, reach)
         self.hopeless = False
         self.num_units = 0

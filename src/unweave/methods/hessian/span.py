@@ -32,8 +32,9 @@ from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian.span_layers import (
     Deparametrised,
@@ -78,9 +79,14 @@ class HessianSpan:
     """See the module's docstring."""
 
     name = "hessian-span"
+    serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
 
     def __init__(self, options: SpanOptions | None = None):
         self.options = SpanOptions() if options is None else options
+
+    def suits(self, traits: Traits) -> str | None:
+        """Never of itself: other methods take fewer queries."""
+        return None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or the stage at which the spans did not give it, with the spectra in ``details``."""
@@ -99,7 +105,7 @@ class _Run(HessianProbe):
     def __post_init__(self):
         super().__post_init__()
         self.scheme = self.options.scheme
-        self.deadline = time.monotonic() + self.options.time_limit
+        self.deadline = time.monotonic() + self.problem.within(self.options.time_limit)
 
     def recover(self) -> Finding:
         self.measure_length()

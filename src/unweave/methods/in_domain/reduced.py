@@ -68,7 +68,7 @@ def _lift(
         network.activations,
     )
     count = int(SAMPLES_PER_PARAMETER * lifted.num_parameters / meter.output_size) + 20
-    x = meter.snap(meter.domain.sample(count, meter.input_size, problem.rng(35)))
+    x = meter.snap(meter.domain.sample(count, meter.input_size, problem.rng("lifted points")))
     with meter.stage("points in the domain"):
         y = meter.ask(x)
     settings = Settings(target=1e-14, max_steps=30, damping=1e-6, stall_steps=0)

@@ -48,7 +48,8 @@ def measure_crossings(
             unit = units[number]
             wanted = np.flatnonzero(~unit.known & (failures[number] < 5))
             if len(wanted):
-                tasks += _plan(planes, units, number, wanted, failures[number], rng, inquiry, num_chains)
+                chains = num_chains if failures[number].any() else num_chains // 2
+                tasks += _plan(planes, units, number, wanted, failures[number], rng, inquiry, chains)
         if not tasks:
             break
         values = _measure(inquiry, tasks)
@@ -73,41 +74,45 @@ def _plan(planes, units, number, wanted, failures, rng, inquiry: Inquiry, num_ch
 def _find_places(
     planes, units, number, wanted, failures, rng, inquiry: Inquiry, num_chains
 ) -> list[_Crossing]:
+    """All wanted planes at once: every point of a walk is carried onto each of them."""
     unit = units[number]
     inside = _wander(planes, unit, rng, num_chains, inquiry)
+    row, which = np.arange(len(wanted) * num_chains), np.repeat(wanted, num_chains)
+    x = _project(planes, unit, which, np.tile(inside, (len(wanted), 1)))
+    heights = x @ planes.normals.T + planes.offsets
+    value, slope = unit.expand(planes, x, heights)
+    size, far = np.linalg.norm(slope, axis=1), np.linalg.norm(x, axis=1)
+    placed = (np.abs(heights[row, which]) <= 1e-9 * (1 + far)) & (np.abs(value) <= 1e-9 * size * (1 + far))
+    free = ~unit.known
+    ahead = heights[:, free] * unit.sides[free] > 0
+    ahead[np.flatnonzero(free)[None] == which[:, None]] = True
+    apart = np.abs(heights)
+    apart[row, which] = np.inf
+    room = np.min(apart, axis=1)
+    good = np.flatnonzero(placed & np.all(ahead, axis=1) & inquiry.meter.domain.contains(x))
+    for other_number, other in enumerate(units):
+        if other_number != number and len(good):
+            away, tilt = other.expand(planes, x[good], heights[good])
+            away = np.abs(away) / np.maximum(np.linalg.norm(tilt, axis=1), 1e-300)
+            holds = other.holds(planes, x[good])
+            room[good] = np.where(holds, np.minimum(room[good], away), room[good])
+    normals = planes.normals[which]
+    side_on = slope - np.einsum("nd,nd->n", slope, normals)[:, None] * normals
+    flat = np.linalg.norm(side_on, axis=1)
+    score = np.zeros(len(x))
+    score[good] = room[good] * flat[good] / np.maximum(size[good], 1e-300) / (1 + 0.1 * far[good])
+    score = np.where(np.isfinite(score), score, 0.0).reshape(len(wanted), num_chains)
     tasks = []
-    for j in wanted:
-        x = _project(planes, unit, int(j), inside)
-        heights = np.abs(x @ planes.normals.T + planes.offsets)
-        others = np.arange(len(planes)) != j
-        slope = unit.slopes(planes, x)
-        size = np.linalg.norm(slope, axis=1)
-        placed = (heights[:, j] <= 1e-9 * (1 + np.linalg.norm(x, axis=1))) & (
-            np.abs(unit.values(planes, x)) <= 1e-9 * size * (1 + np.linalg.norm(x, axis=1))
-        )
-        free = ~unit.known & others
-        right = np.all((x @ planes.normals[free].T + planes.offsets[free]) * unit.sides[free] > 0, axis=1)
-        room = np.min(heights[:, others], axis=1, initial=np.inf)
-        for other_number, other in enumerate(units):
-            if other_number != number:
-                away = np.abs(other.values(planes, x)) / np.maximum(
-                    np.linalg.norm(other.slopes(planes, x), axis=1), 1e-300
-                )
-                room = np.where(other.holds(planes, x), np.minimum(room, away), room)
-        side_on = slope - np.outer(slope @ planes.normals[j], planes.normals[j])
-        flat = np.linalg.norm(side_on, axis=1)
-        score = np.where(placed & right, room * flat / np.maximum(size, 1e-300), 0.0)
-        score = np.where(np.isfinite(score) & inquiry.meter.domain.contains(x), score, 0.0) / (
-            1 + 0.1 * np.linalg.norm(x, axis=1)
-        )
-        best = int(np.argsort(-score)[min(failures[j], len(score) - 1)])
-        if score[best] <= 1e-9:
+    for at, j in enumerate(wanted):
+        order = np.argsort(-score[at])
+        chosen = int(order[min(failures[j], num_chains - 1)])
+        if score[at, chosen] <= max(1e-9, 20 * inquiry.window):
             continue
+        best = at * num_chains + chosen
         along = side_on[best] / flat[best]
         normal = -unit.sides[j] * planes.normals[j]
         across = normal - (slope[best] @ normal) / (slope[best] @ along) * along
         stretch = max(1.0, float(np.linalg.norm(across)))
-        tries = 0.3 ** failures[j]
         tasks.append(
             _Crossing(
                 number,
@@ -115,7 +120,7 @@ def _find_places(
                 x[best],
                 along,
                 across,
-                tries * room[best] / stretch,
+                0.3 ** failures[j] * room[best] / stretch,
                 float(slope[best] @ along),
                 unit.output,
             )
@@ -146,13 +151,16 @@ def _wander(planes: Planes, unit: PreActivation, rng, num_chains: int, inquiry: 
     return x
 
 
-def _project(planes: Planes, unit: PreActivation, j: int, x: np.ndarray, num_steps: int = 12) -> np.ndarray:
-    """Newton steps onto the crossing of plane ``j`` and the unit's zero set."""
-    normal, offset = planes.normals[j], planes.offsets[j]
+def _project(
+    planes: Planes, unit: PreActivation, which: np.ndarray, x: np.ndarray, num_steps: int = 12
+) -> np.ndarray:
+    """Newton steps of each row of ``x`` onto the crossing of its plane and the unit's zero set."""
+    normal, row = planes.normals[which], np.arange(len(x))
     for _ in range(num_steps):
-        height, value = x @ normal + offset, unit.values(planes, x)
-        slope = unit.slopes(planes, x)
-        mixed = slope @ normal
+        heights = x @ planes.normals.T + planes.offsets
+        value, slope = unit.expand(planes, x, heights)
+        height = heights[row, which]
+        mixed = np.einsum("nd,nd->n", slope, normal)
         square = np.einsum("nd,nd->n", slope, slope)
         determinant = np.maximum(square - mixed**2, 1e-300)
         a = (square * height - mixed * value) / determinant

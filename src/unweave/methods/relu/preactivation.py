@@ -31,19 +31,26 @@ class PreActivation:
     """First-layer units whose weight is known only to switch this one off."""
 
     def values(self, planes: Planes, x: np.ndarray) -> np.ndarray:
-        heights = x @ planes.normals.T + planes.offsets
-        bends = np.where(self.known, self.weights, 0.0)
-        return (x - self.point) @ self.gradient + (np.abs(heights) - self.sides * heights) @ bends / 2
+        return self.expand(planes, x, x @ planes.normals.T + planes.offsets)[0]
 
     def slopes(self, planes: Planes, x: np.ndarray) -> np.ndarray:
-        heights = x @ planes.normals.T + planes.offsets
-        bends = np.where(self.known, self.weights, 0.0) / 2
-        return self.gradient + ((np.sign(heights) - self.sides) * bends) @ planes.normals
+        return self.expand(planes, x, x @ planes.normals.T + planes.offsets)[1]
+
+    def expand(self, planes: Planes, x: np.ndarray, heights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Values and slopes at the rows of ``x``, whose signed distances from the planes are ``heights``."""
+        bends = np.where(self.known, self.weights, 0.0)
+        turned = heights * self.sides < 0  # beyond its plane a known weight adds side * height * bend
+        bent = turned * (-self.sides * bends)
+        value = (x - self.point) @ self.gradient + np.einsum("nm,nm->n", bent, heights)
+        return value, self.gradient + bent @ planes.normals
 
     def holds(self, planes: Planes, x: np.ndarray, margin: float = 0.0) -> np.ndarray:
         """Where the unknown planes are on the same side as at the kink, by ``margin``."""
-        heights = (x @ planes.normals.T + planes.offsets) * self.sides
-        return np.all(heights[:, ~self.known] > margin, axis=1)
+        free = ~self.known
+        if not free.any():
+            return np.ones(len(x), dtype=bool)
+        heights = (x @ planes.normals[free].T + planes.offsets[free]) * self.sides[free]
+        return np.all(heights > margin, axis=1)
 
 
 def start_unit(planes: Planes, kink: Planes) -> PreActivation:

@@ -1,0 +1,84 @@
+"""A model seen from afar: ``x -> f(scale x) / scale`` behind the same meter.
+
+Far out a relu-like smooth network is piecewise linear but for windows whose width does not grow with the scale. Seen
+from there, methods for piecewise-linear functions work at their usual scale of one, and the ledger, the domain and the
+memory stay those of the meter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.core.domains import Domain
+from unweave.core.oracle import Oracle
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.meter import Meter
+
+
+@dataclass(frozen=True)
+class ScaledDomain:
+    """The points x with ``scale x`` in ``domain``; drawn at the scale of one where that has no end."""
+
+    domain: Domain
+    scale: float
+
+    def contains(self, x, slack=1e-12):
+        return self.domain.contains(self.scale * x, slack)
+
+    def sample(self, num_points, input_size, rng):
+        if np.isinf(self.reach(input_size)):
+            return self.domain.sample(num_points, input_size, rng)
+        return self.domain.sample(num_points, input_size, rng) / self.scale
+
+    def edge(self, num_points, input_size, rng):
+        if np.isinf(self.reach(input_size)):
+            return self.domain.edge(num_points, input_size, rng)
+        return self.domain.edge(num_points, input_size, rng) / self.scale
+
+    def reach(self, input_size):
+        return self.domain.reach(input_size) / self.scale
+
+
+class FarView:
+    """What a ``Meter`` offers, with inputs and answers in units of ``scale``."""
+
+    def __init__(self, meter: Meter, scale: float):
+        self.meter, self.scale = meter, scale
+        self.domain: Domain = ScaledDomain(meter.domain, scale)
+
+    @property
+    def input_size(self) -> int:
+        return self.meter.input_size
+
+    @property
+    def output_size(self) -> int:
+        return self.meter.output_size
+
+    @property
+    def oracle(self) -> Oracle:
+        return self.meter.oracle
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.meter.ledger
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        with self.meter.stage(name):
+            yield
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        return self.meter.snap(self.scale * x) / self.scale
+
+    def ask(self, x: np.ndarray) -> np.ndarray:
+        return self.meter.ask(self.scale * np.asarray(x)) / self.scale
+
+    def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
+        """Questions and answers so far; those asked closer in than a tenth of the scale do not belong to this view."""
+        x, answers = self.meter.transcript(*stages)
+        far = np.linalg.norm(x, axis=1) >= 0.1 * self.scale
+        return x[far] / self.scale, answers[far] / self.scale

@@ -1,0 +1,246 @@
+"""A whole relu network, layer after layer, from one pool of lines, kinks and cells.
+
+For l = 1, 2, ...: candidate rows in the known features, kept when their zero sets show where they should; entries
+that no kink has shown are asked for; the sides follow from answers around corners of the layers below, or from the
+output layer when the layer is the last; then the output layer is tried by least squares on every answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.methods.relu.deep.candidates import Candidate
+from unweave.methods.relu.deep.extremes import (
+    border_lines,
+    extreme_lines,
+    extreme_points,
+    near_lines,
+    random_lines,
+    spread_points,
+    through_pairs,
+)
+from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.spots import Sides, vote_sides
+from unweave.methods.relu.deep.top import Top, fit_top, sides_if_last
+from unweave.methods.relu.deep.units import aim_at_entries, find_units
+from unweave.methods.relu.deep.membership import crossings
+from unweave.methods.relu.deep.view import LayerView, nearest
+from unweave.probes.lines import Lines, join_lines
+
+LAST = 1e-9
+"""Median miss of the output layer, relative to the answers, below which a layer is the last."""
+
+
+@dataclass
+class Report:
+    """How a recovery went."""
+
+    notes: list[str] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """Known layers, the output layer where the last of them is the last hidden one, and what is open."""
+
+    known: Known
+    top: Top | None
+    open_entries: tuple[tuple[int, int, int], ...] = ()
+
+
+class Stuck(Exception):
+    """A layer could not be finished."""
+
+
+class Missing(Stuck):
+    """A unit below the layer is missing; the kinks that nothing explains are among its own."""
+
+    def __init__(self, depth: int, view: LayerView):
+        super().__init__(f"a unit of layer {depth} or below is missing")
+        self.view = view
+
+
+def recover(
+    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_steps: int = 24, say=lambda text: None
+) -> Recovered:
+    """Layer after layer; where a layer does not close, more lines, then the layer below again."""
+    d, domain = pool.input_size, pool.inquiry.meter.domain
+    pool.add_lines(random_lines(domain, num_lines, d, pool.rng))
+    known, opened, best = Known(d), {}, Recovered(Known(d), None)
+    served, failures = 0, {}
+    for _ in range(max_steps):
+        depth = known.depth
+        try:
+            rows, entries = _find_layer(pool, known, say, first_time=depth + 1 > served)
+            served = max(served, depth + 1)
+            known = known.extended(rows)
+            opened[known.depth] = entries
+            top = fit_top(pool, known)
+            say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
+            if top.median_miss >= LAST and known.depth < max_layers:
+                continue
+            if top.median_miss >= LAST:
+                break
+            known, top = _finish(pool, known, top, say)
+            best = Recovered(known, top, _flat_entries(opened, known.depth))
+            if not top.wrong.any():
+                return best
+            known = known.first(known.depth - 1)
+            failures[depth] = failures.get(depth, 0) + 1
+        except Stuck as stuck:
+            say(f"*** {stuck}")
+            served = max(served, depth + 1)
+            failures[depth] = failures.get(depth, 0) + 1
+            if isinstance(stuck, Missing) and depth:
+                _look_near(pool, stuck.view)
+                known = known.first(depth - 1)
+        if best.top is None and known.depth > best.known.depth:
+            best = Recovered(known, None, _flat_entries(opened, known.depth))
+        if failures.get(depth, 0) >= 3:
+            if known.depth == depth and depth:
+                known = known.first(depth - 1)
+            failures[depth] = 1
+    return best
+
+
+def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:
+    return tuple((layer, u, i) for layer in range(1, depth + 1) for u, i in opened.get(layer, ()))
+
+
+def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
+    """Short lines beside kinks that nothing explains, across their zero sets: more kinks of what is missing."""
+    left = np.flatnonzero(view.foreign)
+    if not len(left):
+        left = np.flatnonzero(view.free)
+    if not len(left):
+        return
+    pool.add_lines(near_lines(pool, view.x[left], view.g[left], num), view.known, random=False)
+
+
+def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tuple[Known, Top]:
+    """Fresh points where units may hide, and what they show to be missing."""
+    domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
+    for _ in range(max_rounds):
+        fresh = [spread_points(domain, 60, d, rng)]
+        fresh += [extreme_points(known.first(l), known.first(l).width, domain, rng) for l in range(1, known.depth)]
+        pool.inquiry.meter.ask(np.concatenate(fresh))
+        known, top = add_missing_units(pool, known, fit_top(pool, known))
+        say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
+        if not top.wrong.any():
+            break
+        pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
+        break
+    return known, top
+
+
+def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4):
+    domain, rng = pool.inquiry.meter.domain, pool.rng
+    units: list[Candidate] = []
+    more = extreme_lines(known, 6, domain, rng) if known.depth and first_time else None
+    for _ in range(max_rounds):
+        if more is not None:
+            pool.add_lines(more, known)
+        view = LayerView(pool, known)
+        units = _gather_units(view, units)
+        more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
+        if not units:
+            continue
+        failed: dict = {}
+        for _ in range(3):
+            if all(unit.whole for unit in units) or not aim_at_entries(view, units, failed):
+                break
+            view.load()
+            units = find_units(view, units)
+        rows, seen = np.array([u.row for u in units]), np.array([u.seen for u in units])
+        say(
+            f"layer {known.depth + 1}: {len(units)} units, open entries {int((~seen).sum())}, lines {len(pool.scans)}, "
+            f"queries {pool.num_queries}, hits {[(u.hits, u.predicted) for u in units]}, foreign {int(view.foreign.sum())}"
+        )
+        if _too_many_misses(units):
+            raise Missing(known.depth, view)
+        signs = sides_if_last(pool, known, rows, seen)
+        if signs is None:
+            sides = vote_sides(pool, known, rows, seen)
+            say(f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}")
+            if not sides.settled or len(sides.failed):
+                more = _towards_missing(pool, known, sides, more)
+                continue
+            signs = sides.signs()
+            rows, seen = _take_entries(rows, seen, sides)
+        else:
+            rows, seen = entries_from_answers(pool, known, rows * signs[:, None], seen)
+            signs = np.ones(len(rows))
+        rows = close_unseen(pool, known, rows * signs[:, None], seen)
+        rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+        return rows, [(int(u), int(i)) for u, i in np.argwhere(~seen)]
+    raise Stuck(f"layer {known.depth + 1}")
+
+
+def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
+    """Entries that corners agree on."""
+    rows, seen = rows.copy(), seen.copy()
+    for (unit, feature), values in sides.entries.items():
+        middle = float(np.median(values))
+        if np.sum(np.abs(np.array(values) - middle) < 1e-6 * (1 + abs(middle))) >= 2:
+            rows[unit, feature], seen[unit, feature] = middle, True
+    return rows, seen
+
+
+def _too_many_misses(units: list[Candidate]) -> bool:
+    """Zero sets that bend where nothing known bends: a unit below is missing."""
+    hits, predicted = sum(u.hits for u in units), sum(u.predicted for u in units)
+    return hits < 0.97 * predicted
+
+
+def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> Lines:
+    """Lines from corners that a missing unit spoils to corners that it does not: they cross its border."""
+    if not len(sides.failed):
+        return others
+    rng, num = pool.rng, 4
+    a = sides.failed[rng.integers(len(sides.failed), size=num)]
+    good = sides.spoke if len(sides.spoke) else extreme_points(known, num, pool.inquiry.meter.domain, rng)
+    b = good[rng.integers(len(good), size=num)]
+    return join_lines(others.take(np.arange(2)), through_pairs(pool.inquiry.meter.domain, a, b, rng))
+
+
+def _gather_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+    pool = view.pool
+    if view.known.depth:
+        pool.measure(view.open, view.known)
+        view.load()
+        return find_units(view, units)
+    quiet = 0
+    view.load()
+    units = find_units(view, units)
+    for line in np.flatnonzero(pool.is_random):
+        mine = view.open[pool.line[view.open] == line]
+        if len(mine) == 0 or np.all(np.isfinite(pool.normal_error[mine])):
+            continue
+        numbers = mine[~_explained(view, units)[mine]]
+        before = len(units)
+        if np.any(np.isinf(pool.normal_error[numbers])):
+            pool.measure(numbers, view.known)
+            view.load()
+            units = find_units(view, units)
+        quiet = quiet + 1 if len(units) == before else 0
+        if line and quiet >= 1:
+            break
+    return units
+
+
+def _explained(view: LayerView, units: list[Candidate]) -> np.ndarray:
+    """Which kinks of the pool lie on the zero set of a found unit."""
+    pool = view.pool
+    out = np.zeros(len(pool.t), dtype=bool)
+    for unit in units:
+        line, t = crossings(view, unit.row, unit.seen)
+        for i in np.unique(line):
+            mine = np.flatnonzero(pool.line == i)
+            out[mine] |= nearest(np.sort(t[line == i]), pool.t[mine]) <= 10 * view.tolerance(i, pool.t[mine])
+    return out

@@ -1,0 +1,120 @@
+"""The last hidden layer made whole from the answers: entries that never crossed, units that were never met.
+
+Where one entry is unknown, what is left of an answer is that unit's own output and gives the entry at once. Where a
+unit is missing, what is left is linear in the features below wherever it is active.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.top import Top, fit_top, robust_fit, transcript
+
+AGREE = 1e-6
+"""Estimates of one entry within this of each other are the same."""
+
+
+def entries_from_answers(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray):
+    """Oriented ``rows`` of the last layer with entries read off the answers; those that never show keep unseen."""
+    rows, seen = np.where(seen, rows, 0.0), seen.copy()
+    x, y, weight, size = transcript(pool)
+    h = below.features(x)
+    active = below.active(h)
+    for _ in range(int((~seen).sum())):
+        dark = active[:, None, :] & ~seen[None, :, :-1]
+        num_dark = dark.sum(axis=(1, 2))
+        clean = num_dark == 0
+        if clean.sum() < 2 * len(rows) + 10:
+            break
+        z = h @ rows[:, :-1].T + rows[:, -1]
+        features = np.hstack([np.maximum(z, 0), np.ones((len(x), 1))])
+        top = robust_fit((features * weight[:, None])[clean], (y * weight[:, None])[clean], size)
+        found = None
+        for unit, entry in np.argwhere(~seen[:, :-1]):
+            column = top[unit]
+            if not column @ column > 0:
+                continue
+            mine = np.flatnonzero((num_dark == 1) & dark[:, unit, entry])
+            if len(mine) < 3:
+                continue
+            rest = y[mine] - features[mine] @ top + np.maximum(z[mine, unit], 0)[:, None] * column
+            output = rest @ column / (column @ column)
+            scale = size / weight[mine] / np.sqrt(column @ column)
+            on = np.flatnonzero(output > 1e-5 * scale)
+            if len(on) < 2:
+                continue
+            values = (output[on] - z[mine[on], unit]) / h[mine[on], entry]
+            middle = np.median(values)
+            same = np.abs(values - middle) < AGREE * (1 + abs(middle)) + 1e-9 * scale[on] / h[mine[on], entry]
+            if same.sum() >= max(2, 0.6 * len(values)):
+                found = (unit, entry, np.median(values[same]))
+                break
+        if found is None:
+            break
+        unit, entry, value = found
+        rows[unit, entry], seen[unit, entry] = value, True
+    return rows, seen
+
+
+def close_unseen(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Entries that nothing shows: the unit is off whenever that feature is on, as far as was ever asked."""
+    rows = np.where(seen, rows, 0.0)
+    if seen.all():
+        return rows
+    x = transcript(pool)[0]
+    h = below.features(x)
+    z = h @ rows[:, :-1].T + rows[:, -1]
+    for unit, entry in np.argwhere(~seen[:, :-1]):
+        on = h[:, entry] > 1e-9 * (1 + np.linalg.norm(x, axis=1))
+        steepest = np.max(z[on, unit] / h[on, entry], initial=0.0)
+        rows[unit, entry] = -max(min(2 * steepest, 1e3), float(np.max(np.abs(rows[unit]))))
+    return rows
+
+
+def unit_from_residual(pool: Pool, known: Known, top: Top) -> np.ndarray | None:
+    """A row (features below, bias) that explains wrong answers: where it is active they miss linearly."""
+    x, y, weight, _ = transcript(pool)
+    below = known.first(known.depth - 1)
+    features = np.hstack([known.features(x), np.ones((len(x), 1))])
+    rows = np.flatnonzero(top.wrong)
+    h = np.hstack([below.features(x[rows]), np.ones((len(rows), 1))])
+    seen = np.any(h != 0, axis=0)
+    if len(rows) < seen.sum() + 5:
+        return None
+    a = h * weight[rows, None]
+    rest = (y[rows] - features[rows] @ top.coefficients) * weight[rows, None]
+    size = float(np.median(np.max(np.abs(rest), axis=1)))
+    solution = np.zeros((h.shape[1], y.shape[1]))
+    solution[seen] = robust_fit(a[:, seen], rest, size, num_steps=30)
+    miss = np.max(np.abs(a @ solution - rest), axis=1)
+    good = miss < 1e-6 * size
+    if good.mean() < 0.4 or good.sum() < seen.sum() + 3:
+        return None
+    u, s, _ = np.linalg.svd(solution, full_matrices=False)
+    if len(s) > 1 and s[1] > 1e-5 * s[0]:
+        return None
+    row = u[:, 0]
+    if np.mean(h[good] @ row > 0) < 0.5:
+        row = -row
+    row = np.where(seen, row, -10 * np.max(np.abs(row)))
+    return row / np.linalg.norm(row[:-1])
+
+
+def add_missing_units(pool: Pool, known: Known, top: Top, max_units: int = 3) -> tuple[Known, Top]:
+    """The last layer with units that what is left of the answers shows."""
+    below = known.first(known.depth - 1)
+    for _ in range(max_units):
+        if not top.wrong.any():
+            break
+        row = unit_from_residual(pool, known, top)
+        if row is None:
+            break
+        rows = np.vstack([np.hstack([known.weights[-1], known.biases[-1][:, None]]), row])
+        wider = below.extended(rows, known.leaks[-1])
+        better = fit_top(pool, wider)
+        if better.share_wrong > 0.7 * top.share_wrong:
+            break
+        known, top = wider, better
+    return known, top

@@ -1,0 +1,32 @@
+"""Whose kink is it: a candidate's zero set, predicted along every line, against the kinks that were seen there.
+
+True units of the layer show wherever the function is not constant; zero sets of deeper units bend where the
+layer's own units switch, so their continuation is not met. Free of queries.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.methods.relu.deep.view import LayerView
+
+
+def crossings(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted zeros (line, t) of the row where all active entries are seen."""
+    track = view.track
+    z = track.features @ row
+    swap = ((z[:-1] > 0) != (z[1:] > 0)) & (track.line[:-1] == track.line[1:])
+    if view.known.depth and not seen.all():
+        dark = np.any(track.features[:, :-1][:, ~seen[:-1]] != 0, axis=1)
+        swap &= ~dark[:-1] & ~dark[1:]
+    at = np.flatnonzero(swap)
+    t = track.t[at] + (track.t[at + 1] - track.t[at]) * z[at] / (z[at] - z[at + 1])
+    return track.line[at], t
+
+
+def predict(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(line, t, hit) of every predicted crossing at which the function is not constant."""
+    line, t = crossings(view, row, seen)
+    hit = view.pool.is_border(line, t, 10 * view.tolerance(line, t))
+    counts = hit | ~view.pool.is_flat(line, t)
+    return line[counts], t[counts], hit[counts]

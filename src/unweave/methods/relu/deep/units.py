@@ -1,0 +1,113 @@
+"""The units of one layer: candidates from open kinks, kept when their zero sets show where they should."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unweave.methods.relu.deep.candidates import Candidate, attach, grow, grow_open, refit, supporters
+from unweave.methods.relu.deep.entries import aim_lines
+from unweave.methods.relu.deep.membership import predict
+from unweave.methods.relu.deep.view import LayerView
+from unweave.probes.lines import join_lines
+
+MAX_OPEN_SEEDS = 120
+
+
+def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+    """Units behind the open kinks, besides those already found."""
+    free = np.ones(len(view.row), dtype=bool)
+    kept: list[Candidate] = []
+    for unit in units:  # rows stay, what carries them is looked up again
+        judged = judge(view, unit, free)
+        if judged is not None:
+            kept.append(judged)
+            free &= ~supporters(view, judged.row, judged.seen)
+    for seed in np.argsort(view.row_error):
+        if not free[seed] or not np.isfinite(view.row_error[seed]):
+            continue
+        candidate = grow(view, seed, free)
+        judged = judge(view, candidate, free)
+        if judged is not None and not _known_already(judged, kept):
+            kept.append(judged)
+            free &= ~supporters(view, judged.row, judged.seen)
+    if view.known.depth:
+        tried = 0
+        for seed in np.argsort(view.noise):
+            if tried >= MAX_OPEN_SEEDS or not np.isfinite(view.noise[seed]):
+                break
+            if not free[seed] or view.complete[seed]:
+                continue
+            tried += 1
+            candidate = grow_open(view, seed, free)
+            judged = None if candidate is None else judge(view, candidate, free)
+            if judged is not None and not _known_already(judged, kept):
+                kept.append(judged)
+                free &= ~supporters(view, judged.row, judged.seen)
+    view.free = free
+    return kept
+
+
+def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate | None:
+    """The candidate refitted on all its kinks and extended, or None where its zero set does not show."""
+    row, seen = candidate.row, candidate.seen
+    for _ in range(2):
+        mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
+        if not len(mine):
+            break
+        sharper = refit(view, row, seen, mine)
+        if np.linalg.norm(sharper - row) > 1e-2:
+            break
+        row = sharper
+    _, _, hit = predict(view, row, seen)
+    if not is_sure(int(hit.sum()), len(hit)):
+        return None
+    result = replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit))
+    if seen.all():
+        return result
+    wider = attach(view, result, free)
+    _, _, hit = predict(view, wider.row, wider.seen)
+    if hit.sum() >= result.hits and hit.sum() >= 0.9 * len(hit):
+        return replace(wider, hits=int(hit.sum()), predicted=len(hit))
+    return result
+
+
+def is_sure(hits: int, predicted: int) -> bool:
+    return (hits >= 4 and hits >= 0.95 * predicted) or (hits >= 12 and hits >= 0.85 * predicted)
+
+
+def _known_already(unit: Candidate, units: list[Candidate]) -> bool:
+    for other in units:
+        shared = unit.seen & other.seen
+        a, b = unit.row[shared], other.row[shared]
+        size = np.linalg.norm(a) * np.linalg.norm(b)
+        if size > 0 and abs(a @ b) > (1 - 1e-10) * size and shared.sum() >= 3:
+            return True
+    return False
+
+
+def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tries: int = 3) -> int:
+    """Ask short lines for entries that are not seen; how many lines were asked."""
+    pool, known = view.pool, view.known
+    lines = None
+    for number, unit in enumerate(units):
+        if unit.whole:
+            continue
+        starts = view.x[supporters(view, unit.row, unit.seen)]
+        for feature in np.flatnonzero(~unit.seen[:-1]):
+            key = (number, int(feature))
+            if failed.get(key, 0) >= max_tries:
+                continue
+            failed[key] = failed.get(key, 0) + 1
+            aimed = aim_lines(pool, known, unit.row, unit.seen, int(feature), starts)
+            if aimed is None:
+                failed[key] = max_tries
+                continue
+            lines = aimed if lines is None else join_lines(lines, aimed)
+    if lines is None:
+        return 0
+    numbers = pool.add_lines(lines, random=False, num_nodes=3)
+    view.update()
+    pool.measure(np.intersect1d(numbers, view.open), known)
+    return len(lines)

@@ -1,0 +1,87 @@
+"""From a relu skeleton to the smooth network: each layer's windows give its activation, scales and biases.
+
+Far out ``phi(z) = relu(z + k) - k`` with -k the left limit of phi. The skeleton's argument u of a unit is zero where
+``z + k`` is, and ``z + k = S u``; S and the exact zero come from the unit's window. The layer above reads
+``relu(u) = (phi(z) + k) / S``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.core import activations as act
+from unweave.core.activation_table import SELU_ALPHA, SELU_SCALE
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.methods.base import Problem
+from unweave.methods.skeleton.profiles import CANDIDATES
+from unweave.methods.skeleton.windows import read_windows
+
+ELU = f"elu({SELU_ALPHA!r})"
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """A smooth network, or the reason why the windows do not give one."""
+
+    network: Network | None
+    reason: str = ""
+    misfits: dict[str, float] = field(default_factory=dict)
+    conclusive: bool = False
+    """The windows show an activation that is none of the candidates."""
+    poor: tuple[tuple[int, int], ...] = ()
+    """(layer, unit) whose window was not found or is not explained."""
+
+
+def assemble(
+    meter: Meter, skeleton: Network, problem: Problem, radius: float, rng: np.random.Generator
+) -> Assembled:
+    """The network whose far skeleton is ``skeleton`` (a relu network in the units of the model)."""
+    biases = [b.copy() for b in skeleton.biases]
+    candidates = window_candidates(problem.activations)
+    names, scales, limits, misfits, poor = [], [], [], {}, []
+    for layer in range(len(biases) - 1):
+        here = Network(skeleton.weights, biases, skeleton.activations)
+        found = read_windows(meter, here, layer, candidates, problem.precision, radius, rng)
+        misfits |= {f"{name}, layer {layer + 1}": 10.0**value for name, value in found.misfits.items()}
+        if found.activation is None:
+            return Assembled(None, _unknown(layer, found.misfits), misfits, bool(found.misfits))
+        limit = -act.get(found.activation).limits[0]
+        biases[layer] = biases[layer] - found.shift + limit / found.steepness
+        names.append(found.activation)
+        scales.append(found.steepness)
+        limits.append(limit)
+        poor += [(layer, int(unit)) for unit in np.flatnonzero(found.poor)]
+    weights, offsets = [], []
+    for layer, (w, b) in enumerate(zip(skeleton.weights, biases, strict=True)):
+        own = scales[layer] if layer < len(scales) else np.ones(len(w))
+        weights.append(own[:, None] * w / (scales[layer - 1] if layer else 1.0))
+        below = limits[layer - 1] * weights[-1].sum(axis=1) if layer else 0.0
+        offsets.append(own * b + below - (limits[layer] if layer < len(limits) else 0.0))
+    for layer, name in enumerate(names):
+        if name == ELU:  # selu is elu(alpha) times a constant
+            names[layer], weights[layer + 1] = "selu", weights[layer + 1] / SELU_SCALE
+    return Assembled(Network(weights, offsets, [*names, "identity"]), "", misfits, poor=tuple(poor))
+
+
+def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The profiles to try for these activations: parameters and multiples are part of the fit."""
+    kinds = []
+    for name in names:
+        kind = act.split_name(name)[0]
+        kind = "elu" if kind in ("celu", "selu") else kind
+        if kind in CANDIDATES and kind not in kinds:
+            kinds.append(kind)
+    return tuple(kinds)
+
+
+def _unknown(layer: int, misfits: dict[str, float]) -> str:
+    if not misfits:
+        return f"no unit of layer {layer + 1} has a window apart from all others; a larger domain would help"
+    best = min(misfits, key=lambda name: misfits[name])
+    return (
+        f"the activation of layer {layer + 1} is none of {', '.join(misfits)}: the windows differ from the nearest, "
+        f"{best}, by {10.0 ** misfits[best]:.0e} times the accuracy of the answers"
+    )

@@ -1,0 +1,124 @@
+"""Relu-like smooth networks (gelu, silu, softplus, elu, mish, ...) from queries far out: the far skeleton.
+
+Beyond a few dozen units of its argument such an activation equals ``relu(z + k) - k`` to the last bit. Far out the
+network is exactly piecewise linear but for narrow windows around the kinks: the methods for relu networks recover that
+skeleton, seen from afar, and the windows give what it leaves open: each layer's activation, the lengths of rows and the
+biases. Widths, depth and activations need not be known, and layers may differ in their activation. Needs exact answers
+and a domain that reaches far.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import numpy as np
+
+from unweave.core.network import Network
+from unweave.evidence.far_view import FarView
+from unweave.evidence.kinds import Evidence
+from unweave.evidence.meter import Meter
+from unweave.methods.base import Finding, Problem, Serves, Traits
+from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.lines import ReluLines
+from unweave.methods.skeleton.assemble import assemble
+from unweave.methods.skeleton.profiles import CANDIDATES
+from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.probes.growth import Growth
+from unweave.solve.weighted import weighted_polish
+
+FAR = 1e8
+"""The scale from which the skeleton is seen where the domain allows it."""
+WINDOW = 2e-5
+"""Half width around a kink kept clear of, in units of that scale."""
+LEAST_REACH = 1e8
+"""Radius of a domain from which on the skeleton is looked for."""
+RADIUS = 1e6
+"""How far out windows are asked."""
+SETTLED = 30.0
+"""A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
+EXPLAINED = 1e5
+"""... and above so many a unit is missing."""
+MOST_PARAMETERS = 3500
+"""Up to here every parameter is fitted again where lengths and biases do not settle it."""
+NUM_QUIET = 3
+"""Units that hardly show far out, looked for one after the other."""
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """``method="skeleton"``."""
+
+    name: str = "skeleton"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"))
+
+    def suits(self, traits: Traits) -> str | None:
+        """Exact answers that grow in proportion, and a domain in which windows lie apart."""
+        fits = traits.growth is Growth.LINEAR and traits.exact and traits.reach >= LEAST_REACH
+        return f"{traits.growth} and are exact" if fits and traits.candidates(self.serves) else None
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Find the skeleton, read its windows, settle what they leave open."""
+        view = FarView(meter, FAR)
+        finding = self._skeleton(view, problem)
+        far = finding.network
+        if far is None or far.is_open:
+            return Finding(None, reason=f"no far skeleton: {finding.reason}")
+        skeleton = Network(far.weights, [FAR * b for b in far.biases], far.activations)
+        rng = problem.rng(61)
+        with meter.stage("windows"):
+            found = assemble(meter, skeleton, problem, RADIUS, rng)
+        if found.network is None:
+            return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
+        network, level = self._settle(meter, problem, found.network, rng)
+        missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
+        return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
+
+    def _skeleton(self, view: FarView, problem: Problem) -> Finding:
+        meter = cast(Meter, view)
+        finding = ReluLines(window=WINDOW).recover(meter, problem)
+        if finding.network is None:
+            finding = ReluLayers(window=WINDOW).recover(meter, problem)
+        return finding
+
+    def _settle(
+        self, meter: Meter, problem: Problem, network: Network, rng: np.random.Generator
+    ) -> tuple[Network, float]:
+        """Lengths and biases first; every parameter, and units not seen so far, where that does not explain all."""
+        precision = problem.precision
+        with meter.stage("settle"):
+            near = near_points(40, meter.input_size, rng)
+            x = np.concatenate([window_points(network, 5, (3.0, 3e3), rng), near])
+            y = meter.ask(x)
+        for attempt in range(NUM_QUIET + 1):
+            settled = settle(network, x, y, precision.noise, precision.unit)
+            network, level = settled.network, settled.level
+            if level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
+                network = self._polish(meter, network, x, y, problem, rng)
+                level = misfit_level(network, x, y, precision.noise, precision.unit)
+            if level <= EXPLAINED or attempt == NUM_QUIET:
+                break
+            grown = add_quiet_unit(meter, network, rng)
+            if grown is None:
+                break
+            network = grown
+        return network, level
+
+    def _polish(
+        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator
+    ) -> Network:
+        """Every parameter, on answers already paid for."""
+        far_x, far_y = meter.transcript()
+        most = max(3 * network.num_parameters // meter.output_size, 500)
+        chosen = np.sort(rng.permutation(len(far_x))[:most])
+        x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
+        precision = problem.precision
+        return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=3)
+
+
+def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
+    """Points at radii .3 to 30, where all units bend at once."""
+    x = rng.standard_normal((count, input_size))
+    radii = np.exp(rng.uniform(np.log(0.3), np.log(30.0), size=(count, 1)))
+    return x * (radii / np.linalg.norm(x, axis=1, keepdims=True))

@@ -1,0 +1,154 @@
+"""The windows of a skeleton, layer by layer: each unit's activation, the length of its row and its bias.
+
+A unit's window is asked along the normal of its zero set where no other unit bends. A ladder of points finds how wide
+it is, a few more across it show its profile. Lower layers come first: with their biases settled, a place in a window
+of the next layer is where the skeleton says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.skeleton.places import find_place
+from unweave.methods.skeleton.profiles import fit_profile, name_elu
+from unweave.solve.weighted import answer_accuracy
+
+RATIO, NUM_RUNGS = 0.35, 10
+"""Of the ladder that finds a window's width."""
+NUM_ACROSS, NUM_ACROSS_FULL = 8, 30
+"""Points across a window whose activation is known, and across those that decide which it is."""
+NUM_DECIDING = 3
+"""Units of a layer whose windows decide its activation."""
+EXPLAINED = 100.0
+"""A profile explains a window when its misfit is below so many times the accuracy of the answers."""
+WIDEN = 10.0
+"""A window that does not fit its room is looked at again so many times farther out, where there is more."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """Answers across one unit's window."""
+
+    t: np.ndarray
+    answers: np.ndarray
+    half: float
+    slope: float
+    """Growth of the skeleton's argument along t."""
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class LayerWindows:
+    """What the windows of a layer say: its activation; with z the true argument and u the skeleton's,
+    ``z = steepness (u - shift)`` for every unit."""
+
+    activation: str | None
+    steepness: np.ndarray
+    shift: np.ndarray
+    misfits: dict[str, float]
+    """log10 of the median misfit in accuracies of each candidate."""
+    poor: np.ndarray
+    """Units whose window was not found or is not explained."""
+
+
+def read_windows(
+    meter: Meter,
+    skeleton: Network,
+    layer: int,
+    names: tuple[str, ...],
+    precision: Precision,
+    radius: float,
+    rng: np.random.Generator,
+) -> LayerWindows:
+    """Measure every unit's window in one layer and fit the activation that explains them best."""
+    count = len(skeleton.weights[layer])
+    windows: dict[int, Window | None] = {}
+    deciding = []
+    for unit in rng.permutation(count):
+        if len(deciding) == NUM_DECIDING:
+            break
+        windows[int(unit)] = window = measure_window(
+            meter, skeleton, layer, int(unit), precision, radius, rng, NUM_ACROSS_FULL
+        )
+        if window is not None:
+            deciding.append(window)
+    if not deciding:
+        return LayerWindows(None, np.ones(count), np.zeros(count), {}, np.ones(count, dtype=bool))
+    misfits, alphas = {}, []
+    for name in names:
+        fits = [fit_profile(name, w.t, w.answers, w.half) for w in deciding]
+        ratios = [fit.misfit / w.accuracy for fit, w in zip(fits, deciding, strict=True)]
+        misfits[name] = float(np.log10(max(float(np.median(ratios)), 1e-3)))
+        if name == "elu":
+            alphas = [fit.alpha for fit in fits if fit.alpha is not None]
+    best = min(misfits, key=lambda name: misfits[name])
+    if best == "elu":
+        best = name_elu(float(np.median(alphas)))
+    if min(misfits.values()) > np.log10(EXPLAINED):
+        return LayerWindows(None, np.ones(count), np.zeros(count), misfits, np.ones(count, dtype=bool))
+    steepness, shift, poor = np.ones(count), np.zeros(count), np.zeros(count, dtype=bool)
+    for unit in range(count):
+        if unit not in windows:
+            windows[unit] = measure_window(meter, skeleton, layer, unit, precision, radius, rng, NUM_ACROSS)
+        window = windows[unit]
+        if window is None:
+            poor[unit] = True
+            continue
+        fit = fit_profile(best, window.t, window.answers, window.half)
+        steepness[unit], shift[unit] = fit.steepness / window.slope, fit.shift * window.slope
+        poor[unit] = fit.misfit > EXPLAINED * window.accuracy
+    return LayerWindows(best, steepness, shift, misfits, poor)
+
+
+def measure_window(
+    meter: Meter,
+    skeleton: Network,
+    layer: int,
+    unit: int,
+    precision: Precision,
+    radius: float,
+    rng: np.random.Generator,
+    num_across: int,
+    max_tries: int = 3,
+) -> Window | None:
+    """Answers across one unit's window, farther out where the room does not hold it."""
+    reach = meter.domain.reach(meter.input_size)
+    for _ in range(max_tries):
+        place = find_place(skeleton, layer, unit, min(radius, reach / 8), rng)
+        if place is not None:
+            rungs = 0.4 * place.room * RATIO ** np.arange(NUM_RUNGS)
+            t = np.concatenate([rungs, -rungs])
+            answers = meter.ask(place.point + t[:, None] * place.normal)
+            at = place.point[None]
+            accuracy = float(np.max(answer_accuracy(skeleton, at, precision.noise, precision.unit)))
+            accuracy += precision.unit * float(np.max(np.abs(answers[[NUM_RUNGS - 1, -1]])))
+            half = _half_width(rungs, answers, accuracy)
+            if half is not None:
+                q = np.linspace(-1, 1, num_across)
+                across = half * np.sign(q) * np.abs(q) ** 1.5
+                more = meter.ask(place.point + across[:, None] * place.normal)
+                t, answers = np.concatenate([t, across]), np.concatenate([answers, more])
+                near = np.abs(t) <= 3 * half
+                return Window(t[near], answers[near], half, place.slope, accuracy)
+        radius *= WIDEN
+        if radius > reach:
+            break
+    return None
+
+
+def _half_width(rungs: np.ndarray, answers: np.ndarray, accuracy: float) -> float | None:
+    """The narrowest rung outside which both sides are straight; None if the outermost bend already."""
+    deviations = []
+    for side in np.split(answers, 2):
+        slope = (side[0] - side[1]) / (rungs[0] - rungs[1])
+        deviations.append(np.max(np.abs(side - side[0] - (rungs - rungs[0])[:, None] * slope), axis=1))
+    deviation = np.max(deviations, axis=0)
+    bent = np.flatnonzero(deviation > max(1e-5 * float(np.max(deviation)), 60 * accuracy))
+    if not len(bent) or bent[0] < 3:
+        return None
+    return float(rungs[bent[0] - 1])
