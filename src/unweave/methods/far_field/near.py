@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from unweave.certificates.certificate import active_points
+from unweave.certificates.queries import active_points
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
