@@ -53,6 +53,8 @@ class ReluLayers:
     max_seconds: float = 180.0
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
+    num_fresh: int = 0
+    """Fresh points on which a stack is tried; 0: by the number of its units."""
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
@@ -175,9 +177,8 @@ class ReluLayers:
         domain, d = inquiry.meter.domain, inquiry.input_size
         residual = inquiry.against(stack)
         with inquiry.meter.stage("fresh points"):
-            x = _spread_points(
-                inquiry, first, second.orientation, max(300, min(600, 30 * len(first.planes))), rng
-            )
+            num_points = self.num_fresh or max(300, min(600, 30 * len(first.planes)))
+            x = _spread_points(inquiry, first, second.orientation, num_points, rng)
             miss, bars = residual.ask(x)
             size = np.max(np.abs(miss), axis=1)
             allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
