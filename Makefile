@@ -4,7 +4,7 @@ BIN := .venv/bin
 CAPS := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 XLA_FLAGS=--xla_cpu_multi_thread_eigen=false
 DEMO := build/demo
 
-.PHONY: demo test lint format docs browser clean
+.PHONY: demo test lint format docs browser frameworks clean
 
 demo: .venv/core.stamp
 	$(BIN)/unweave demo
@@ -19,6 +19,7 @@ lint: .venv/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/lint-imports
 
 format: .venv/dev.stamp
 	$(BIN)/ruff check --fix .
@@ -29,6 +30,10 @@ docs: .venv/docs.stamp
 
 browser: .venv/dev.stamp
 	$(BIN)/python tests/report/browser.py build/browser
+
+frameworks: .venv/dev.stamp
+	$(BIN)/python -m pip install -q --disable-pip-version-check keras flax equinox
+	$(CAPS) $(BIN)/python -m pytest -n 0 -W ignore tests/models/frameworks.py
 
 clean:
 	rm -rf .venv build dist site .pytest_cache .ruff_cache .hypothesis

@@ -9,13 +9,12 @@ that says "identified" with a larger error counts as a false claim. Queries incl
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scenarios import paper_network, random_mlp, trained_regressor
+from scenarios import open_parser, paper_network, random_mlp, trained_regressor
 
 import unweave
 from unweave.models.resolve import resolve_network
@@ -126,10 +125,7 @@ def float32_cells(count: int, first_seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--only", choices=("paper", "random", "trained", "float32"))
     parser.add_argument("--first-seed", type=int, default=1000)
     options = parser.parse_args()

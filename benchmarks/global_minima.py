@@ -12,13 +12,13 @@ as *certified* when the proven gap is at most 1e-8 of the loss of the zero netwo
 
 from __future__ import annotations
 
-import argparse
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from scenarios import open_parser
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
@@ -214,10 +214,7 @@ READINGS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--seeds", type=int, default=10, help="trials a line")
     parser.add_argument("--panels", type=Path)
     parser.add_argument("--readings", type=Path)

@@ -13,21 +13,19 @@ found one. *exact*: every parameter to 1e-8 after alignment. As stated, the fina
 
 from __future__ import annotations
 
-import argparse
 import time
 from dataclasses import dataclass
 
 import numpy as np
-from in_domain import random_network
-from scenarios import paper_network, random_mlp
+from scenarios import open_parser, paper_network, random_mlp
 
 import unweave
 from unweave.algebra.matrix_span import MatrixSpan, projection_error, span_of_squares
 from unweave.core import activations as act
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import measure_precision
-from unweave.experiments.two_layer_stated import StatedOptions
-from unweave.methods.base import Finding, Problem
+from unweave.experiments.two_layer_stated import StatedOptions, StatedSpan
+from unweave.methods.base import Finding, Method, Problem
 from unweave.methods.hessian.span import HessianSpan, SpanOptions
 from unweave.models.resolve import resolve
 
@@ -58,17 +56,17 @@ def rate(found: np.ndarray, truth: np.ndarray) -> float:
     return float(np.mean(2 - 2 * cosines < THRESHOLD))
 
 
-def run(network: unweave.Network, activation: str, seed: int, options: SpanOptions) -> Trial:
+def run(network: unweave.Network, activation: str, seed: int, method: Method) -> Trial:
     began = time.process_time()
     meter = Meter(resolve(network))
     precision = measure_precision(meter, np.random.default_rng(seed))
     problem = Problem((activation,), network.hidden, precision, seed)
-    finding = HessianSpan(options).recover(meter, problem)
+    finding = method.recover(meter, problem)
     seconds = time.process_time() - began
     error = np.inf
     if finding.network is not None:
         error = unweave.compare(network, finding.network).max_relative_error
-    figures = _stated_figures if options.as_stated else _improved_figures
+    figures = _stated_figures if isinstance(method, StatedSpan) else _improved_figures
     return Trial(*figures(network, finding), error, meter.ledger.total, seconds)
 
 
@@ -132,7 +130,7 @@ def pencil_cells(count: int, first_seed: int) -> None:
         for name in ("tanh", "gelu", "softplus"):
             errors, questions, seconds, num_parameters = [], [], [], 1
             for seed in range(first_seed, first_seed + count):
-                network = random_network((d, m, 1), name, seed)
+                network = random_mlp((d, m, 1), name, seed)
                 num_parameters, began = network.num_parameters, time.process_time()
                 domain = unweave.Ball(2 * np.sqrt(d))
                 found = unweave.identify(network, method="hessian-pencil", domain=domain, seed=seed)
@@ -149,10 +147,7 @@ def pencil_cells(count: int, first_seed: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--only", choices=("shallow", "pencil", "two"))
     parser.add_argument("--sizes", help="for instance 8,2 or 30,3")
@@ -163,8 +158,8 @@ def main() -> None:
     if options.sizes:
         cells = [tuple(map(int, options.sizes.split(",")))]
     count = options.trials or 3
-    stated = SpanOptions(as_stated=True, stated=StatedOptions(descent_steps=options.descent_steps))
-    improved = SpanOptions(time_limit=180.0 if options.quick else 900.0)
+    stated = StatedSpan(StatedOptions(descent_steps=options.descent_steps))
+    improved = HessianSpan(SpanOptions(time_limit=180.0 if options.quick else 900.0))
     if options.only in (None, "shallow"):
         shallow_cells(count, options.first_seed)
     if options.only in (None, "pencil"):

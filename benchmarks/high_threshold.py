@@ -12,13 +12,19 @@ of one trial. ``d/(N n(t))`` is the scale on which labels of N rows resolve a ha
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
+from pathlib import Path
+from sys import path
 
 import numpy as np
 
+path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from scenarios import open_parser
+
 import unweave
+from truth import separate_normals
 from unweave.experiments.high_threshold_stated import refine_estimate
 from unweave.methods.high_threshold.labels import fit_labels
 from unweave.methods.high_threshold.landscape import landscape_starts
@@ -44,17 +50,6 @@ def directions(d: int, rng: np.random.Generator) -> np.ndarray:
         if np.linalg.cond(rows) <= 3:
             return rows
         size *= 0.9
-
-
-def separate_normals(k: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Random normals with angles of at least 60 degrees."""
-    rows: list[np.ndarray] = []
-    while len(rows) < k:
-        v = rng.standard_normal(d)
-        v /= np.linalg.norm(v)
-        if all(v @ other < 0.5 for other in rows):
-            rows.append(v)
-    return np.array(rows)
 
 
 def worst(truth: np.ndarray, found: np.ndarray) -> float:
@@ -225,10 +220,7 @@ def queries(sizes, trials: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--only", default="relu,top,step,flips,stated,starts,halfspaces,queries")
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--largest", type=int, default=50, help="leave out sizes with more inputs")

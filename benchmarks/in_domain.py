@@ -12,7 +12,6 @@ Times are CPU seconds (wall seconds with --gpu).
 
 from __future__ import annotations
 
-import argparse
 import json
 import resource
 import time
@@ -22,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from scenarios import paper_network, random_mlp
+from scenarios import open_parser, paper_network, random_mlp
 
 from unweave.comparison import compare
 from unweave.core.domains import Ball, Domain, Normal
@@ -281,11 +280,12 @@ def _times_cramer_rao(trial: Trial, meter: Meter, found: Network) -> float | Non
 def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
     """Milliseconds of one Levenberg-Marquardt step against the number of parameters, CPU and accelerator."""
     from unweave.solve.accelerated import AcceleratedProblem
+    from unweave.solve.descend import Settings, descend
     from unweave.solve.devices import has_accelerator
-    from unweave.solve.host import HostProblem
+    from unweave.solve.fit import LEAST_INEXACT
     from unweave.solve.inexact import InexactProblem
     from unweave.solve.layout import Layout
-    from unweave.solve.levenberg_marquardt import LEAST_INEXACT, Settings, descend
+    from unweave.solve.step import DenseProblem
     from unweave.solve.together import MOST, fit_together
 
     rng = np.random.default_rng(0)
@@ -310,7 +310,7 @@ def time_steps(sizes: tuple[int, ...], devices: list[str]) -> None:
             problem = AcceleratedProblem(layout, x, y)
             problems["accelerator"] = problem, problem.inside(start)
         if "CPU" in devices and p < 5500:
-            problems["CPU"] = HostProblem(residual, linearise, None, y.size), start
+            problems["CPU"] = DenseProblem(residual, linearise, y.size), start
         if "CPU" in devices:
             problems["CPU, inexact"] = InexactProblem(layout, x, y), start
         for name, (problem, point) in problems.items():
@@ -354,12 +354,9 @@ def report(cell: str, rows: list[dict]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = open_parser(__doc__)
     parser.add_argument("--cells", nargs="+", choices=sorted(CELLS), default=None)
     parser.add_argument("--trials", type=int, default=None)
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--gpu", action="store_true", help="the large cells, which want an accelerator")
     parser.add_argument(
         "--steps", action="store_true", help="time of one step against the number of parameters"

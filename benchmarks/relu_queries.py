@@ -13,13 +13,13 @@ parameter error of those, worst error of the function on N(0, 1.5^2) points rela
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import time
 from itertools import pairwise
 
 import numpy as np
+from scenarios import open_parser
 
 import unweave
 from unweave.core.network import Network
@@ -225,10 +225,7 @@ def report_peer(name: str, records: list[dict]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--no-peers", action="store_true", help="only unweave")
     parser.add_argument("--trials", type=int, help="networks a size")
     parser.add_argument("--sizes", help="for instance 10-20-1,20-10-10-1")

@@ -14,10 +14,10 @@ reported standard errors. The Adam student (torch) has the true width, three res
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
+from scenarios import open_parser
 
 import unweave
 from unweave.core.network import Network
@@ -174,10 +174,7 @@ def _rms(values: np.ndarray) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="few seeds of the small sizes")
+    parser = open_parser(__doc__)
     parser.add_argument("--part", choices=["exact", "large", "biases", "noise", "adam"])
     options = parser.parse_args()
     parts = [options.part] if options.part else ["exact", "biases", "noise", "adam", "large"]

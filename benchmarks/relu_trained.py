@@ -12,11 +12,10 @@ in the sum of their effects.
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
-from scenarios import trained_regressor
+from scenarios import open_parser, trained_regressor
 from scipy.optimize import linear_sum_assignment
 
 import unweave
@@ -98,10 +97,7 @@ def run(data: str, hidden: tuple[int, ...], seed: int) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--first-seed", type=int, default=1000)
     options = parser.parse_args()
     count = 1 if options.quick else 5

@@ -8,10 +8,10 @@ Questions include precision, growth and the 200 of the certificate; the error is
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
+from scenarios import open_parser
 
 import unweave
 
@@ -47,10 +47,7 @@ def show(size: int, num_nonzero: int, activation: str, count: int, *, flat: bool
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--trials", type=int, default=None)
     options = parser.parse_args()
     count = options.trials or (2 if options.quick else 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from collections.abc import Sequence
 from itertools import pairwise
@@ -47,3 +48,10 @@ def trained_regressor(data: str, activation: str, hidden: tuple[int, ...], solve
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return make_pipeline(StandardScaler(), regressor).fit(x, (y - y.mean()) / y.std())
+
+
+def open_parser(text: str | None) -> argparse.ArgumentParser:
+    """A parser whose help is the file's docstring as it stands, with ``--quick``."""
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small sizes, few trials")
+    return parser

@@ -12,7 +12,6 @@ Times are CPU seconds with one BLAS thread.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import sys
 import time
@@ -23,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
+from scenarios import open_parser
 
 from unweave.algebra.symmetric import frobenius, multiplicities, powers, unpack
 from unweave.algebra.tensor_decomposition import decompose
@@ -275,10 +275,7 @@ def wrong_signs(truth: ReluUnits, found: ReluUnits, determined: np.ndarray) -> i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true")
+    parser = open_parser(__doc__)
     parser.add_argument("--trials", type=int, default=None)
     parser.add_argument("--only", choices=["decomposition", "noise", "moments", "recovery"], default=None)
     parser.add_argument("--spm", type=Path, default=None, help="folder with the published SPM.py")

@@ -29,16 +29,3 @@ def exp_shifted(network: Network, layer: int, shifts: np.ndarray) -> Network:
     biases[layer] = biases[layer] + shifts
     weights[layer + 1] = weights[layer + 1] * np.exp(-shifts)
     return Network(weights, biases, network.activations)
-
-
-def as_sigmoid(network: Network) -> Network:
-    """Every tanh layer written with sigmoids: ``tanh(z) = 2 sigmoid(2 z) - 1``."""
-    weights, biases = list(network.weights), list(network.biases)
-    names = list(network.activations)
-    for i in range(network.num_layers - 1):
-        if names[i] == "tanh":
-            names[i] = "sigmoid"
-            weights[i], biases[i] = 2 * weights[i], 2 * biases[i]
-            biases[i + 1] = biases[i + 1] - weights[i + 1].sum(axis=1)
-            weights[i + 1] = 2 * weights[i + 1]
-    return Network(weights, biases, names)

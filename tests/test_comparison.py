@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symmetries import as_sigmoid, random_symmetry
+from symmetries import random_symmetry
 from truth import random_network
 from unweave.comparison import compare
 from unweave.core import activations as act
@@ -36,7 +36,9 @@ def test_equal_functions_compare_equal(shape, name, seed):
 def test_sigmoid_compares_with_tanh(shape, seed):
     network = random_network(shape, "tanh", seed=seed)
     assert (
-        compare(random_symmetry(as_sigmoid(network), np.random.default_rng(seed)), network).max_relative_error
+        compare(
+            random_symmetry(network.as_sigmoid(), np.random.default_rng(seed)), network
+        ).max_relative_error
         < 1e-11
     )
 

@@ -213,6 +213,19 @@ def test_commands_named_in_the_text_exist():
             assert (ROOT / script).is_file(), f"{_name(page)}: {script}"
 
 
+def test_files_and_rooms_named_in_the_text_exist():
+    """A path in backticks is one below the root, the tests, the package or its methods."""
+    package = ROOT / "src" / "unweave"
+    places = [ROOT, ROOT / "docs", ROOT / "tests", package, package / "methods"]
+    for page in PAGES:
+        for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", page.read_text(encoding="utf-8")):
+            assert any((place / path).exists() for place in places), f"{_name(page)}: {path}"
+    table = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for room in package.iterdir():
+        if room.is_dir() and (room / "__init__.py").exists():
+            assert f"| `{room.name}/`" in table or f", `{room.name}/`" in table, f"no word about {room.name}/"
+
+
 def test_names_of_the_reference_exist():
     names = re.findall(
         r"^::: ([\w.]+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE

@@ -32,3 +32,14 @@ def random_network(
         else:
             biases.append(0.3 * rng.standard_normal(fan_out))
     return Network(weights, biases, [activation] * last + ["identity"])
+
+
+def separate_normals(k: int, d: int, rng: np.random.Generator) -> np.ndarray:
+    """Random unit normals (k, d) with angles of at least 60 degrees."""
+    rows: list[np.ndarray] = []
+    while len(rows) < k:
+        v = rng.standard_normal(d)
+        v /= np.linalg.norm(v)
+        if all(v @ other < 0.5 for other in rows):
+            rows.append(v)
+    return np.array(rows)

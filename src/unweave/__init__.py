@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from unweave.core.domains import Ball, Box, Everywhere, Normal
     from unweave.core.errors import Outcome, UnweaveError
     from unweave.core.network import Network
-    from unweave.learning import learn
     from unweave.methods.high_threshold.halfspaces import Halfspaces
     from unweave.methods.high_threshold.method import HighThreshold
     from unweave.models.http_model import ServedModel
     from unweave.models.resolve import resolve
-    from unweave.pipeline import identify
     from unweave.result import Identification, load
+    from unweave.run import identify, learn
     from unweave.shallow.fitting import FittedNetwork, fit
     from unweave.shallow.global_minimum import GlobalCertificate, Verdict, certify
     from unweave.shallow.grid import LandscapeGrid, landscape
@@ -51,9 +50,9 @@ _HOME = {
     "citation": "citations",
     "compare": "comparison",
     "fit": "shallow.fitting",
-    "identify": "pipeline",
+    "identify": "run",
     "landscape": "shallow.grid",
-    "learn": "learning",
+    "learn": "run",
     "load": "result",
     "resolve": "models.resolve",
 }

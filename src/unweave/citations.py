@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from unweave.version import __version__
 
 if TYPE_CHECKING:
+    from unweave.evidence.ledger import Ledger
+    from unweave.evidence.precision import Precision
 
-    class Result(Protocol):
-        """Anything that says which method it comes from."""
 
-        @property
-        def method(self) -> str: ...
+class Result(Protocol):
+    """Anything that says which method it comes from."""
+
+    @property
+    def method(self) -> str: ...
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A result that knows what it cost and how exact the answers were."""
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    @property
+    def precision(self) -> Precision | None: ...
 
 
 SOFTWARE = f"""@software{{unweave,
@@ -105,12 +119,8 @@ BY_METHOD = {
 
 def keys_of(found: Result) -> tuple[str, ...]:
     """Keys of the entries a result rests on, the method's own first."""
-    from unweave.result import Identification
-
     keys = BY_METHOD.get(found.method, ())
-    measured = (
-        isinstance(found, Identification) and found.precision is not None and found.ledger.unit == "queries"
-    )
+    measured = isinstance(found, Measured) and found.precision and found.ledger.unit == "queries"
     return (*keys, "more2011") if measured else tuple(keys)
 
 

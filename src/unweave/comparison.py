@@ -28,6 +28,8 @@ class LayerComparison:
     rms_relative_error: float
     num_matched: int
     num_unmatched: int
+    unit_errors: tuple[float, ...] = ()
+    """The relative error of each matched unit."""
 
 
 @dataclass(frozen=True)
@@ -140,4 +142,5 @@ def _layer_errors(a: Network, b: Network, layer: int, pairs, num_unmatched: int)
         float(np.sqrt(np.mean(worst**2))) if len(worst) else 0.0,
         len(worst),
         num_unmatched,
+        tuple(map(float, worst)),
     )

@@ -13,8 +13,9 @@ from typing import Any
 
 from unweave.version import __version__
 
-CORE = ("numpy", "scipy", "jax", "jaxlib", "jaxtyping", "safetensors", "threadpoolctl", "cyclopts", "rich")
+CORE = ("numpy", "scipy", "safetensors", "threadpoolctl", "cyclopts", "rich")
 EXTRAS = {
+    "accelerator": ("jax",),
     "torch": ("torch",),
     "onnx": ("onnx", "onnxruntime"),
     "sklearn": ("scikit-learn",),
@@ -123,7 +124,9 @@ def _jax() -> dict[str, Any]:
             float64 = str(jnp.asarray(1.0).dtype) == "float64"
         devices = [f"{device.platform}:{device.device_kind}" for device in jax.devices()]
         return {"backend": jax.default_backend(), "devices": devices, "float64": float64}
-    except (ImportError, RuntimeError) as error:
+    except ImportError:
+        return {"error": "not installed, so fits run on the CPU"}
+    except RuntimeError as error:
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"}
 
 
@@ -134,7 +137,7 @@ def _self_test() -> dict[str, Any]:
     from unweave.comparison import compare
     from unweave.core.errors import UnweaveError
     from unweave.core.network import Network
-    from unweave.pipeline import identify
+    from unweave.run import identify
 
     rng = np.random.default_rng(0)
     truth = Network(

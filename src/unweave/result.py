@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave.core import activations as act
 from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
-from unweave.core.network import Network
+from unweave.core.network import Network, unseen_symmetries
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.precision import Precision
 from unweave.formats import native
@@ -176,11 +175,11 @@ class Identification:
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         if self.precision is not None and self.ledger.unit == "rows" and self.precision.kind == "noisy":
             answers += f" (standard deviation {self.precision.noise:.3g})"
-        if c.fraction_outside >= 1 and "num_planes_confirmed" in c.checks:
-            shown, missing = (int(c.checks[f"num_planes_{kind}"]) for kind in ("confirmed", "unconfirmed"))
+        if c.fraction_outside >= 1 and c.checks:  # nothing but places of kinks could be compared
+            seen = "; ".join(check.words for check in c.checks)
             return (
-                f"{word} on {c.num_points:,} kinks of fresh lines: {shown} of {shown + missing} first-layer "
-                f"hyperplanes show, off by at most {c.max_relative_error:.1e}{answers}"
+                f"{word} on {c.num_points:,} kinks of fresh lines: {seen}, off by at most "
+                f"{c.max_relative_error:.1e}{answers}"
             )
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
@@ -222,8 +221,14 @@ class Identification:
             parts.append(
                 f"known up to {unseen_symmetries(self.network)}; units without effect cannot be seen"
             )
+            parts.extend(self._what_could_hide())
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
+
+    def _what_could_hide(self) -> list[str]:
+        """How rare a unit the search for disagreement may have missed, where there was one."""
+        search = None if self.certificate is None else self.certificate.check("search for disagreement")
+        return [search.words] if search is not None and search.words else []
 
 
 def load(path: str | os.PathLike[str]) -> Identification:
@@ -273,21 +278,6 @@ def _read_certificate(record: dict[str, Any] | None, fresh: dict[str, Any]) -> C
     from unweave.certificates.certificate import Certificate
 
     return Certificate.from_dict({**record, "fresh": fresh})
-
-
-def unseen_symmetries(network: Network) -> str:
-    """What every network of this kind leaves open, in words."""
-    kinds = [act.get(name) for name in network.hidden_activations]
-    seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
-    if any(kind.flips for kind in kinds):
-        seen.append("the signs of units")
-    if any(kind.degree for kind in kinds):
-        seen.append("positive scales of units")
-    if any(kind.name == "exp" for kind in kinds):
-        seen.append("shifts of exponential units")
-    if any(kind.name == "sigmoid" for kind in kinds):
-        seen.append("writing sigmoid as tanh")
-    return ", ".join(seen) or "nothing: every parameter is determined"
 
 
 def _lift_arrays(value: Any, tensors: dict[str, np.ndarray]) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
 from truth import random_network
-from unweave.certificates.certificate import NUM_POINTS, Certificate, active_points, certify
+from unweave.certificates.certificate import NUM_POINTS, Certificate
+from unweave.certificates.queries import active_points, certify
 from unweave.core.domains import Ball
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
@@ -98,10 +101,11 @@ def test_active_points_excite_the_units():
 
 
 def test_the_record_reads_back():
-    certificate = certify(
-        random_network((3, 2, 1)), asked(random_network((3, 2, 1)), 50), EXACT, np.random.default_rng(0)
-    )
-    assert Certificate.from_dict(certificate.to_dict()) == certificate
+    for activation in ("tanh", "relu"):
+        truth = random_network((3, 2, 1), activation)
+        certificate = certify(truth, asked(truth, 50), EXACT, np.random.default_rng(0))
+        assert Certificate.from_dict(json.loads(json.dumps(certificate.to_dict()))) == certificate
+    assert [check.passed for check in certificate.checks] == [True, True]
 
 
 def test_a_decision_with_a_face_missing_does_not_agree():

@@ -31,8 +31,31 @@ def test_samples_and_edges_lie_inside(domain, seed, num_points):
         assert np.all(np.isfinite(x))
         assert np.all(domain.contains(x))
         assert np.array_equal(x, draw(num_points, 3, np.random.default_rng(seed)))
-        rounded = x.astype(np.float32).astype(np.float64)
-        assert np.all(domain.contains(rounded, 2.0**-23))
+        assert np.all(domain.contains(x, 0.0))
+
+
+@pytest.mark.parametrize("domain", DOMAINS, ids=repr)
+def test_the_nearest_point_is_strictly_inside_and_survives_rounding(domain):
+    x = 1e3 * np.random.default_rng(3).standard_normal((200, 3))
+    assert np.all(domain.contains(domain.nearest(x), 0.0))
+    inside = domain.sample(50, 3, np.random.default_rng(4))
+    assert np.allclose(domain.nearest(inside), inside, rtol=1e-14, atol=1e-13)
+    rounded = domain.nearest(x, 2.0**-24).astype(np.float32).astype(np.float64)
+    assert np.all(domain.contains(rounded, 0.0))
+
+
+def test_slack_is_relative_to_the_size_of_the_domain():
+    box = Box(1e6, 1e6 + 1e-5)
+    assert not box.contains(np.full((1, 2), 1e6 + 1.01e-5))[0]
+    assert box.contains(np.full((1, 2), 1e6 + 1e-5))[0]
+
+
+@pytest.mark.parametrize("radius", [1e-90, 1e-6, 1e90])
+def test_very_small_and_very_large_balls_know_what_they_contain(radius):
+    ball = Ball(radius)
+    x = ball.edge(20, 3, np.random.default_rng(0))
+    assert np.all(ball.contains(x, 0.0))
+    assert not np.any(ball.contains(1.1 * x))
 
 
 def test_points_beyond_are_outside():
@@ -72,6 +95,9 @@ def test_mistakes_are_explained():
     for low, high in ((1, 1), (2, 1), (0, np.inf), (np.nan, 1)):
         with pytest.raises(InputError, match="below its high"):
             Box(low, high)
+    for make in (lambda: Ball(1e160), lambda: Ball(1e-160), lambda: Box(0, 1e-120), lambda: Box(-1e200, 0)):
+        with pytest.raises(InputError, match="between 1e-100 and 1e"):
+            make()
     with pytest.raises(InputError, match="5 numbers"):
         Box([0, 0, 0], [1, 1, 1]).contains(np.zeros((2, 5)))
     with pytest.raises(InputError, match="give 2 numbers"):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symmetries import as_sigmoid, random_symmetry
+from symmetries import random_symmetry
 from truth import random_network
 from unweave.core import activations as act
 from unweave.core.errors import InputError
@@ -61,7 +61,7 @@ def test_canonical_forms_of_one_function_agree(shape, name, seed):
 @given(shape=sizes, seed=st.integers(0, 10_000))
 def test_sigmoid_and_tanh_are_one_class(shape, seed):
     network = random_network(shape, "tanh", seed=seed)
-    other = as_sigmoid(network)
+    other = network.as_sigmoid()
     x = np.random.default_rng(seed).standard_normal((20, shape[0]))
     assert np.allclose(other(x), network(x), rtol=1e-10, atol=1e-10)
     assert np.allclose(other.canonical().flat(), network.canonical().flat(), rtol=1e-9, atol=1e-10)

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from models.graphs import dense_model
-from models.http_server import serving
 
 import unweave
+from models.graphs import dense_model
+from models.http_server import serving
 from truth import random_network
 from unweave.core.domains import Ball, Box
 from unweave.core.errors import BudgetSpent, InputError, JournalError, OracleError

@@ -159,3 +159,87 @@ def test_the_ledger_refuses_what_it_cannot_pay():
     assert Ledger().left == float("inf")
     with pytest.raises(InputError, match="at least 1"):
         Ledger(0)
+
+
+def test_answers_of_a_certificate_are_no_evidence():
+    recorder = Recorder()
+    meter = Meter(recorder.oracle)
+    x = np.random.default_rng(0).standard_normal((6, 3))
+    with meter.stage("lines"):
+        meter.ask(x[:2])
+    with meter.stage("certificate"):
+        meter.ask(x)
+    assert np.array_equal(meter.transcript()[0], x[:2])
+    assert len(meter.transcript("certificate")[0]) == 0
+    assert not meter.is_new(x).any()
+    assert meter.is_new(np.vstack([x + 1, x[:1] + 1])).tolist() == [True] * 6 + [False]
+    with meter.stage("lines"):
+        meter.ask(x[3:4])
+    assert np.array_equal(meter.transcript("lines")[0], x[[0, 1, 3]])
+    assert len(recorder.asked) == 6
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize(
+    "domain", [Ball(1.0), Ball(0.3, centre=np.array([5.0, 1 / 3, -7.0])), Box(-0.1, 1 / 3), Box(1e6, 1e6 + 1)]
+)
+def test_rounding_never_carries_a_question_out_of_the_domain(domain, dtype):
+    seen = []
+
+    class Listening:
+        name, input_size, output_size, notes = "listening", 3, 1, ()
+
+        def __init__(self):
+            self.dtype = dtype
+
+        def __call__(self, x):
+            seen.append(x.copy())
+            return x[:, :1]
+
+    meter = Meter(Listening(), domain=domain)
+    rng = np.random.default_rng(0)
+    x = np.concatenate([domain.edge(300, 3, rng), domain.sample(100, 3, rng)])
+    outward = x + 1e-16 * np.abs(x)
+    meter.ask(np.concatenate([x, outward]))
+    asked = np.concatenate(seen)
+    assert np.all(domain.contains(asked, 0.0))
+    assert np.array_equal(meter.snap(asked), asked)
+    if isinstance(domain, Ball):
+        centre = 0.0 if domain.centre is None else domain.centre
+        assert np.max(np.sqrt(np.sum((asked - centre) ** 2, axis=1))) <= domain.radius
+
+
+def test_a_model_may_work_in_place_and_answer_from_one_buffer():
+    buffer = np.zeros((50, 1))
+
+    def model(x):
+        x -= 1.0
+        buffer[: len(x), 0] = x.sum(axis=1)
+        x[:] = np.nan
+        return buffer[: len(x)]
+
+    meter = Meter(CallableOracle("in place", 3, 1, "float64", model))
+    x = np.random.default_rng(0).standard_normal((20, 3))
+    for rows in (x[:10], x[10:], x):
+        assert np.allclose(meter.ask(rows)[:, 0], rows.sum(axis=1) - 3)
+    asked, answers = meter.transcript()
+    assert np.allclose(asked.sum(axis=1) - 3, answers[:, 0])
+
+
+def test_complex_answers_are_refused():
+    with pytest.raises(OracleError, match="complex numbers"):
+        Meter(CallableOracle("complex", 2, 1, "float64", lambda x: x[:, :1] * 1j)).ask(np.ones((3, 2)))
+
+
+def test_a_progress_that_raises_is_noted_and_not_called_again():
+    calls = []
+
+    def progress(*what):
+        calls.append(what)
+        raise ValueError("no screen")
+
+    meter = Meter(CallableOracle("sum", 2, 1, "float64", lambda x: x[:, :1]), progress=progress)
+    for _ in range(3):
+        meter.ask(np.random.default_rng(len(calls)).standard_normal((3, 2)))
+    assert len(calls) == 1
+    assert meter.warnings == ("progress raised ValueError: no screen and was not called again",)

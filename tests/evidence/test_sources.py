@@ -76,19 +76,19 @@ def test_what_cannot_be_rows_is_refused(x, y, words):
 def test_files_that_cannot_be_read_are_named(tmp_path):
     (tmp_path / "bad.npz").write_bytes(b"PK\x03\x04 not a zip at all")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 nor this")
-    (tmp_path / "rows.csv").write_text("1,2\n")
+    (tmp_path / "rows.txt").write_text("1,2\n")
     np.savez(tmp_path / "names.npz", a=np.zeros(3))
     np.savez(tmp_path / "objects.npz", x=np.array([[{}]]), y=np.zeros(1))
     (tmp_path / "empty").mkdir()
     pa.parquet.write_table(pa.table({"a": [1.0]}), tmp_path / "no_y.parquet")
     for name, words in {
-        "bad.npz": "damaged",
+        "bad.npz": "not a readable npz",
         "bad.parquet": "damaged",
-        "rows.csv": "npz",
+        "rows.txt": "npz",
         "names.npz": "arrays x and y",
-        "objects.npz": "damaged",
+        "objects.npz": "is pickled",
         "empty": "no .npz",
-        "no_y.parquet": "columns y",
+        "no_y.parquet": "which column is the answer",
         "missing.npz": "no such file",
     }.items():
         with pytest.raises(InputError, match=words) as caught:

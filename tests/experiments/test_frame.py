@@ -8,17 +8,8 @@ import numpy as np
 import pytest
 
 from unweave.core.errors import InputError
-from unweave.experiments.frame import (
-    AS_STATED,
-    UNWEAVE,
-    Cell,
-    Measured,
-    Paper,
-    Results,
-    Scope,
-    run_cells,
-    setting,
-)
+from unweave.experiments import frame
+from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Scope, setting
 
 
 def measure(cell: Cell) -> list[Measured]:
@@ -35,20 +26,20 @@ def plan(scope: Scope) -> list[Cell]:
     ]
 
 
-PAPER = Paper("paper", "A paper", "Somebody (1999)", ("kind", "m", "rest"), plan, measure, ())
+PAPER = frame.Paper("paper", "A paper", "Somebody (1999)", ("kind", "m", "rest"), plan, measure, ())
 
 
 def finished(path) -> dict[tuple, float]:
     return {
         (r.cell, r.measured.measure, r.measured.at): r.measured.value
-        for r in Results.open(path, PAPER.parameters).records
+        for r in frame.Results.open(path, PAPER.parameters).records
     }
 
 
 def test_the_table_is_tidy(tmp_path):
     path, cells = tmp_path / "paper.csv", plan(Scope("quick"))
-    results = Results.open(path, PAPER.parameters)
-    run_cells(PAPER, cells, results)
+    results = frame.Results.open(path, PAPER.parameters)
+    frame.run_cells(PAPER, cells, results)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 3 * len(cells)
@@ -67,7 +58,7 @@ def test_the_table_is_tidy(tmp_path):
     assert [row["measure"] for row in rows[:3]] == ["error", "curve", "seconds"]
     assert {row["kind"] for row in rows} == {"a, b"}
     assert all(np.isfinite(float(row["value"])) for row in rows)
-    again = Results.open(path, PAPER.parameters)
+    again = frame.Results.open(path, PAPER.parameters)
     assert again.finished == set(cells)
     assert again.values("study", UNWEAVE, "error", kind="a, b", m="2") == pytest.approx(
         results.values("study", UNWEAVE, "error", kind="a, b", m="2"), rel=1e-9
@@ -84,27 +75,27 @@ def test_an_interrupted_run_keeps_its_cells_and_goes_on(tmp_path):
         calls.append(cell)
         return measure(cell)
 
-    broken = Paper("paper", "", "", PAPER.parameters, plan, stops, ())
+    broken = frame.Paper("paper", "", "", PAPER.parameters, plan, stops, ())
     path = tmp_path / "paper.csv"
     with pytest.raises(KeyboardInterrupt):
-        run_cells(broken, cells, Results.open(path, PAPER.parameters))
-    assert Results.open(path, PAPER.parameters).finished == set(cells[:3])
-    run_cells(PAPER, cells, Results.open(path, PAPER.parameters))
+        frame.run_cells(broken, cells, frame.Results.open(path, PAPER.parameters))
+    assert frame.Results.open(path, PAPER.parameters).finished == set(cells[:3])
+    frame.run_cells(PAPER, cells, frame.Results.open(path, PAPER.parameters))
     whole = tmp_path / "whole.csv"
-    run_cells(PAPER, cells, Results.open(whole, PAPER.parameters))
+    frame.run_cells(PAPER, cells, frame.Results.open(whole, PAPER.parameters))
     assert finished(path) == finished(whole)
     assert path.read_text() == whole.read_text()
 
 
 def test_lines_of_a_cell_that_was_cut_off_are_dropped(tmp_path):
     path, cells = tmp_path / "paper.csv", plan(Scope("quick"))
-    run_cells(PAPER, cells, Results.open(path, PAPER.parameters))
+    frame.run_cells(PAPER, cells, frame.Results.open(path, PAPER.parameters))
     text = path.read_text()
     for cut in (len(text) - 5, text.rindex("study,"), text.rindex("study,") - 20):
         path.write_text(text[:cut])
-        results = Results.open(path, PAPER.parameters)
+        results = frame.Results.open(path, PAPER.parameters)
         assert results.finished == set(cells[:-1])
-        run_cells(PAPER, cells, results)
+        frame.run_cells(PAPER, cells, results)
         assert path.read_text() == text
 
 
@@ -115,8 +106,8 @@ def test_engines_give_the_same_table(tmp_path, engine):
 
     tables = []
     for name, kind in (("a.csv", None), ("b.csv", engine)):
-        results = Results.open(tmp_path / name, relu.parameters)
-        run_cells(relu, cells, results, engine=kind)
+        results = frame.Results.open(tmp_path / name, relu.parameters)
+        frame.run_cells(relu, cells, results, engine=kind)
         tables.append({k: v for k, v in _values(results).items() if k[1] != "seconds"})
     assert tables[0] == tables[1]
 
@@ -128,9 +119,9 @@ def test_cells_are_known_again_whatever_the_order_of_their_parameters(tmp_path):
         for where in ({"m": 1, "kind": "b"}, {"kind": "b", "m": 1})
     ]
     assert cells[0] == cells[1]
-    run_cells(PAPER, cells[:1], Results.open(path, PAPER.parameters))
+    frame.run_cells(PAPER, cells[:1], frame.Results.open(path, PAPER.parameters))
     path.write_text(path.read_text() + "".join(path.read_text().splitlines(keepends=True)[1:]))
-    again = Results.open(path, PAPER.parameters)
+    again = frame.Results.open(path, PAPER.parameters)
     assert again.finished == {cells[1]}
     assert len(again.records) == 3
     assert len(path.read_text().splitlines()) == 4
@@ -140,9 +131,9 @@ def test_another_table_is_refused(tmp_path):
     path = tmp_path / "paper.csv"
     path.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="--out"):
-        Results.open(path, PAPER.parameters)
+        frame.Results.open(path, PAPER.parameters)
     assert path.read_text() == "a,b\n1,2\n"
 
 
-def _values(results: Results) -> dict[tuple, float]:
+def _values(results: frame.Results) -> dict[tuple, float]:
     return {(r.cell, r.measured.measure, r.measured.at): r.measured.value for r in results.records}

@@ -6,18 +6,9 @@ import re
 
 import numpy as np
 
+from unweave.experiments import frame
 from unweave.experiments.exhibits import Entry, Exhibit
-from unweave.experiments.frame import (
-    AS_STATED,
-    UNWEAVE,
-    Cell,
-    Measured,
-    Paper,
-    Results,
-    Scope,
-    run_cells,
-    setting,
-)
+from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Scope, setting
 from unweave.experiments.page import write_outputs
 from unweave.experiments.reproduce import Reproduced, lines_of_text
 from unweave.report.canvas import add_axes, in_house_style, new_figure
@@ -26,7 +17,7 @@ HOSTILE = '<script>alert("x")</script>'
 
 
 @in_house_style
-def draw(results: Results):
+def draw(results: frame.Results):
     figure = new_figure(1.5)
     add_axes(figure, 1, 1, 1).set_title(HOSTILE)
     return {HOSTILE: figure}
@@ -59,11 +50,11 @@ def reproduced(num_left: int = 0) -> Reproduced:
             "twice": 2 * float(np.sum(results.values("study", column, "rate", m=where["m"])))
         },
     )
-    paper = Paper(
+    paper = frame.Paper(
         "paper", HOSTILE, HOSTILE, ("kind", "m"), lambda scope: cells, measure, (exhibit,), (HOSTILE,)
     )
-    results = Results(paper.parameters)
-    run_cells(paper, cells, results)
+    results = frame.Results(paper.parameters)
+    frame.run_cells(paper, cells, results)
     return Reproduced(paper, paper.exhibits, results, num_left, "--table 7")
 
 

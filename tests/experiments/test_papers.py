@@ -67,14 +67,17 @@ def test_a_small_cell_of_every_study(name, study, column, where):
 
 @pytest.mark.parametrize("name", PAPERS)
 @pytest.mark.parametrize("size", ["quick", "usual", "full"])
-def test_plans_hold_what_the_exhibits_show(name, size):
+def test_plans_hold_what_the_exhibits_show(name, size, tmp_path):
     paper = load_paper(name)
     cells = paper.plan(Scope(size))
     assert len(set(cells)) == len(cells)
     assert {p for c in cells for p, _ in c.parameters} <= set(paper.parameters)
     assert plan_cells(paper, paper.exhibits, Scope(size)) == cells
-    written = Results(paper.parameters)
-    assert all(written.reread(c) == c for c in cells)
+    some = cells[:: len(cells) // 20 + 1]
+    written = Results.open(tmp_path / "cells.csv", paper.parameters)
+    for cell in some:
+        written.add(cell, [Measured("seconds", 0.0)])
+    assert Results.open(tmp_path / "cells.csv", paper.parameters).finished == set(some)
     for exhibit in paper.exhibits:
         needed = plan_cells(paper, (exhibit,), Scope(size))
         assert {c.column for c in needed} == {AS_STATED, UNWEAVE}

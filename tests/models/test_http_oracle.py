@@ -8,9 +8,9 @@ import time
 
 import numpy as np
 import pytest
-from models.http_server import serving
 
 import unweave
+from models.http_server import serving
 from truth import random_network
 from unweave.cli import main
 from unweave.core.domains import Ball, Box

@@ -138,16 +138,16 @@ def test_files_that_do_not_hold_a_network_are_explained(tmp_path):
     (tmp_path / "garbage.npz").write_bytes(b"garbage")
     np.savez(tmp_path / "other.npz", a=np.eye(2))
     np.savez(tmp_path / "objects.npz", activations=np.array([{"a": 1}], dtype=object))
-    (tmp_path / "model.h5").write_bytes(b"")
+    (tmp_path / "model.xyz").write_bytes(b"")
     for name, message in [
-        ("plain.safetensors", "not written by unweave"),
+        ("plain.safetensors", "no activation"),
         ("short.safetensors", "layers are missing"),
         ("json.safetensors", "activations is damaged"),
         ("garbage.safetensors", "no readable safetensors"),
         ("garbage.npz", "not a readable npz"),
         ("other.npz", "no array 'activations'"),
-        ("objects.npz", "not a readable npz"),
-        ("model.h5", "unknown kind of file '.h5'"),
+        ("objects.npz", "is pickled"),
+        ("model.xyz", "unknown kind of file '.xyz'"),
         ("absent.onnx", "does not exist"),
         ("absent", "does not exist"),
         (".", "is a directory"),
@@ -179,7 +179,7 @@ def test_pickles_are_refused_unless_trusted(tmp_path, rng):
     joblib.dump(regressor, tmp_path / "model.pkl")
     (tmp_path / "garbage.pickle").write_bytes(b"garbage")
     x = rng.standard_normal((5, 3))
-    for name in ("model.pt", "state.pth", "model.joblib", "model.pkl", "garbage.pickle"):
+    for name in ("model.pt", "model.joblib", "model.pkl", "garbage.pickle"):
         with pytest.raises(InputError, match=r"pickled .* allow_pickle=True \(--allow-pickle\)"):
             resolve(tmp_path / name)
     with torch.no_grad():
@@ -187,8 +187,9 @@ def test_pickles_are_refused_unless_trusted(tmp_path, rng):
     assert np.array_equal(resolve(tmp_path / "model.pt", allow_pickle=True)(x), expected)
     for name in ("model.joblib", "model.pkl"):
         assert np.array_equal(resolve(tmp_path / name, allow_pickle=True)(x)[:, 0], regressor.predict(x))
-    with pytest.raises(InputError, match="a dictionary"):
-        resolve(tmp_path / "state.pth", allow_pickle=True)
+    for trusted in (False, True):
+        with pytest.raises(InputError, match="no activation"):
+            resolve(tmp_path / "state.pth", allow_pickle=trusted)
     with pytest.raises(InputError, match="could not be loaded"):
         resolve(tmp_path / "garbage.pickle", allow_pickle=True)
 

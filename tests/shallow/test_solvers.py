@@ -10,7 +10,7 @@ from unweave.shallow import gradient_descent, stacked, trust_region
 from unweave.shallow.lanczos import dense_least_eigenpair, least_eigenpair
 from unweave.shallow.loss import ShallowLoss
 from unweave.shallow.steps import ShallowProblem, choose_system, fit_shallow
-from unweave.solve.levenberg_marquardt import Settings
+from unweave.solve.descend import Settings
 
 
 def _loss(n: int, d: int, k: int, name: str = "softplus(10)", seed: int = 0):

@@ -10,9 +10,10 @@ import pytest
 from truth import random_network
 from unweave.core import activations as act
 from unweave.solve import inexact
+from unweave.solve.descend import Settings
+from unweave.solve.fit import CLOSE, fit_layout
 from unweave.solve.inexact import Passes, pays
 from unweave.solve.layout import Layout, without_affine
-from unweave.solve.levenberg_marquardt import CLOSE, Settings, fit_layout
 from unweave.students.starts import draw_start
 
 WAY = Settings(target=3e-4, max_steps=150, inexact=True)

@@ -9,8 +9,9 @@ import pytest
 
 from truth import random_network
 from unweave.solve import together
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.layout import without_affine
-from unweave.solve.levenberg_marquardt import Settings, fit_layout
 from unweave.students.forms import Form
 from unweave.students.starts import draw_start
 

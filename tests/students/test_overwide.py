@@ -11,8 +11,8 @@ from truth import random_network
 from unweave.comparison import compare
 from unweave.core.network import Network
 from unweave.solve import together
+from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings
 from unweave.students import overwide, student
 from unweave.students import prune as pruning
 from unweave.students.effort import FRUGAL, Candidate, Effort
@@ -192,7 +192,7 @@ def test_pruning_removes_duplicates_dead_and_surplus_units():
     top = np.concatenate([truth.weights[1][0] - np.array([0.2, 0.5, 0, 0]), [0.2, 0.5, 0.0]])
     wide = Network([rows, top[None]], [biases, truth.biases[1]], truth.activations)
     x = np.random.default_rng(38).standard_normal((300, 5))
-    start = Minimum(wide.flat(), 1e-16, 0, "target")
+    start = Minimum(wide.flat(), 1e-16, 0, End.TARGET)
     plan = plan_removals(Layout.of(wide), start, x, truth(x), stop=1e-3)
     assert len(plan) == 3
     layout, fit = prune(Layout.of(wide), start, x, truth(x), accept=1e-11, settings=Settings())
@@ -274,7 +274,7 @@ def test_a_batch_of_removals_that_leaves_nonsense_is_not_refitted(monkeypatch):
 
     monkeypatch.setattr(pruning, "plan_removals", plan)
     monkeypatch.setattr(pruning, "fit_layout", watched)
-    start = Minimum(wide.flat(), 1e-16, 0, "target")
+    start = Minimum(wide.flat(), 1e-16, 0, End.TARGET)
     narrow, fit = prune(layout, start, x, truth(x), accept=1e-11, settings=Settings())
     assert refitted == [(7,)]  # not (1,) and (5,), which the plan promised for nothing
     assert narrow.hidden == (7,)

@@ -8,8 +8,8 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.core.network import Network
+from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings
 from unweave.students import nearly_affine, student
 from unweave.students.nearly_affine import NEARLY_AFFINE, narrow_down_bent
 from unweave.students.student import try_student
@@ -77,7 +77,7 @@ def test_what_bends_leaves_only_the_constant_to_the_last_fit():
     )
     layout, fit = narrow_down_bent(
         Layout.of(wide),
-        Minimum(wide.flat(), 1e-14, 0, "target"),
+        Minimum(wide.flat(), 1e-14, 0, End.TARGET),
         u,
         truth(u),
         accept=1e-11,

@@ -8,27 +8,40 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.certificates.base import Check, FreshQueries
 from unweave.core.network import Network
-from unweave.evidence.meter import Meter
+from unweave.evidence.meter import CERTIFICATE
 
+FACES = "points at faces"
 GAP = 1e-9
 POINTS_A_FACE = 3
 
 
-def boundary_checks(network: Network, meter: Meter, rng: np.random.Generator) -> dict[str, float]:
-    """How many face points were asked, and the share of them where the model does not switch as the network does."""
-    before, behind = face_points(network, rng)
+def check_faces(network: Network, fresh: FreshQueries) -> list[Check]:
+    """Whether the model switches at points of the recovered faces as the network does."""
+    meter = fresh.meter
+    before, behind = face_points(network, fresh.rng)
     inside = meter.domain.contains(before) & meter.domain.contains(behind)
     before, behind = before[inside], behind[inside]
     room = int(min(len(before), meter.ledger.left // 2))
     if not room:
-        return {}
+        return [Check(FACES, None)]
     before, behind = before[:room], behind[:room]
-    with meter.stage("certificate"):
+    with meter.stage(CERTIFICATE):
         answers = meter.ask(np.concatenate([before, behind]))
     wrong = np.any(answers != network(np.concatenate([before, behind])), axis=1)
-    bad = np.logical_or(wrong[:room], wrong[room:])
-    return {"num_face_points": float(room), "max_error_at_faces": float(np.mean(bad))}
+    share = float(np.mean(np.logical_or(wrong[:room], wrong[room:])))
+    seen = "switches as the network does" if share == 0 else f"does not switch in {share:.0%} of the cases"
+    words = f"at {room} points of the recovered faces the model {seen}"
+    return [
+        Check(
+            FACES,
+            share == 0,
+            {"num_points": float(room), "wrong_share": share},
+            words,
+            words if share else "",
+        )
+    ]
 
 
 def face_points(network: Network, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -9,9 +9,12 @@ stderr. One file a command; nothing heavy is imported before a command runs.
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from cyclopts import App, CycloptsError
 
@@ -19,7 +22,8 @@ from unweave.version import __version__
 
 app = App(
     name="unweave",
-    help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate.",
+    help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate. "
+    "--debug behind any command shows tracebacks.",
     version=__version__,
     help_format="plaintext",
     suppress_keyboard_interrupt=False,
@@ -32,6 +36,8 @@ COMMANDS = {
     "fit": "Fit a network with one hidden layer to samples, with a certificate of global optimality.",
     "certify": "Say whether a trained network is a global minimum of its training loss.",
     "landscape": "Measure how often local search meets no spurious minimum, over a grid.",
+    "audit": "Identify a model behind one defence after the other and say how much of it comes back.",
+    "serve": "Put a model behind an address on this machine, with or without a defence, to try an attack on it.",
     "demo": "Hide a network behind a function, find it again, and compare.",
     "reproduce": "Compute the tables and figures of the papers, as stated and by unweave.",
     "doctor": "Show what a bug report needs to know about this installation.",
@@ -49,8 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in tokens
+    tokens = [token for token in tokens if token != "--debug"]
     try:
-        status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
+        with _hearing_interrupts():
+            status = app(tokens, exit_on_error=False, print_error=False, result_action="return_value")
         return status if isinstance(status, int) else 0
     except CycloptsError as error:
         return _fail(f"{str(error).rstrip('. ')}; see unweave --help", 2, debug)
@@ -64,6 +72,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         hint = "" if debug else "; --debug shows where"
         return _fail(f"unexpected {type(error).__name__}: {error}{hint}", 70, debug)
+
+
+@contextmanager
+def _hearing_interrupts() -> Iterator[None]:
+    """SIGINT and SIGTERM end the command in one line, also when it was started where they are ignored (nohup, cron)."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {name: signal.getsignal(name) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for name in before:
+            signal.signal(name, signal.default_int_handler)
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 def _limit_threads() -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from unweave.cli.options import AllowPickle, check_targets, write_json
 
 
 def certify(
@@ -16,13 +15,9 @@ def certify(
     output_weights: str = "train",
     truth: str | None = None,
     json: Path | None = None,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    allow_pickle: AllowPickle = False,
 ) -> int:
     """Say what can be proved about a trained network as a minimum of its loss.
-
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
 
     Parameters
     ----------
@@ -36,26 +31,18 @@ def certify(
         The planted network the labels come from, where it is known.
     json
         Write the certificate as JSON here.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
     from unweave.models.resolve import resolve_network
     from unweave.shallow.data import read_samples
     from unweave.shallow.global_minimum import certify as judge
 
+    check_targets(None, json)
     x, y = read_samples(data)
     trained = resolve_network(network, allow_pickle=allow_pickle)
     planted = None if truth is None else resolve_network(truth, allow_pickle=allow_pickle)
     certificate = judge(trained, x, y, output_weights=output_weights, truth=planted)
     if json is not None:
-        from json import dumps
-
-        from unweave.formats.write import require_writable
-
-        require_writable(json)
-        json.write_text(dumps(certificate.to_dict(), indent=2, allow_nan=False) + "\n")
+        write_json(json, certificate.to_dict())
     print(trained.describe())
     print(certificate)
     return certificate.verdict.exit_status

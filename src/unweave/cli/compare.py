@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from unweave.cli.options import print_layers
+from unweave.cli.options import AllowPickle, print_layers
 
 
 def compare(
@@ -16,8 +12,7 @@ def compare(
     *,
     tolerance: float = 1e-6,
     seed: int = 0,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    allow_pickle: AllowPickle = False,
 ) -> int:
     """Compare two networks up to the symmetries no observer can see.
 
@@ -31,10 +26,6 @@ def compare(
         Largest relative parameter error that counts as the same network.
     seed
         Seed of the 200 standard normal points on which the outputs are compared as well.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
     import numpy as np
 

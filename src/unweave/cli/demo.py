@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
-from unweave.cli.options import print_layers
+from unweave.cli.options import Quiet, print_layers
 
 
 def demo(
     *,
     seed: int = 0,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Hide a network with 1,219 parameters behind a function, find it again, and compare.
 
@@ -21,15 +18,11 @@ def demo(
     ----------
     seed
         Seed of the hidden network and of the search.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
     from unweave.comparison import compare as align
     from unweave.core.progress import StageProgress
     from unweave.demo import paper_network
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     truth = paper_network(seed=seed)
     print(

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 def doctor(
     *,
     json: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
 ) -> int:
     """Show versions, extras, devices and threads, and recover a small network as a test.
 
@@ -20,8 +19,6 @@ def doctor(
     ----------
     json
         Print JSON instead of text.
-    debug
-        Show tracebacks.
     """
     from unweave.doctor import describe, examine, healthy
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from unweave.cli.options import check_targets
+from unweave.cli.options import Quiet, check_targets, parse_numbers, write_json
 
 
 def fit(
@@ -24,13 +24,9 @@ def fit(
     seed: int = 0,
     out: Path | None = None,
     json: Path | None = None,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Fit a network with one hidden layer to samples and say what is proved about it.
-
-    Exit status: 0 certified global minimum, 1 certified not a minimum, 3 second-order stationary, 4 undecided, 2 bad
-    usage or input.
 
     Parameters
     ----------
@@ -56,12 +52,8 @@ def fit(
         Write the network here: .safetensors, .npz or .onnx.
     json
         Write method and certificate as JSON here.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
-    check_targets(out, json, None)
+    check_targets(out, json)
     from unweave.core.progress import StageProgress
     from unweave.shallow.data import read_samples
     from unweave.shallow.fitting import fit as run
@@ -69,8 +61,6 @@ def fit(
     x, y = read_samples(data)
     fixed: Any = output_weights
     if output_weights != "train":
-        from unweave.cli.options import parse_numbers
-
         fixed = parse_numbers(output_weights, float, "--output-weights", "1,1,-1")
     with StageProgress(quiet=quiet) as show:
 
@@ -96,8 +86,6 @@ def fit(
 
         export(found.network, out)
     if json is not None:
-        from json import dumps
-
-        json.write_text(dumps(found.to_dict(), indent=2, allow_nan=False) + "\n")
+        write_json(json, found.to_dict())
     print(found)
     return found.certificate.verdict.exit_status

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import check_targets, parse_domain, parse_numbers, write_outputs
+from unweave.cli.options import NOWHERE, AllowPickle, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -20,24 +20,19 @@ def identify(
     activation: str = "auto",
     hidden: str | None = None,
     budget: int | None = None,
+    time_limit: float | None = None,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
-    out: Path | None = None,
-    json: Path | None = None,
-    save: Path | None = None,
-    report: Path | None = None,
+    outputs: Outputs = NOWHERE,
     journal: Path | None = None,
     served: ServedOptions = _PLAIN,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    allow_pickle: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
+    allow_pickle: AllowPickle = False,
 ) -> int:
     """Recover the weights of a model from its answers alone.
-
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
 
     Parameters
     ----------
@@ -50,6 +45,8 @@ def identify(
         Widths of the hidden layers, comma separated: 30,9. Found when not given.
     budget
         Most queries that may be asked; never exceeded.
+    time_limit
+        Seconds for the whole run; it ends with the best of what is known.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -60,29 +57,15 @@ def identify(
         Number of inputs, where the model does not tell.
     seed
         Seed of every random choice; the same seed gives the same result.
-    out
-        Write the recovered network here: .onnx, .safetensors or .npz.
-    json
-        Write the verdict as JSON here.
-    save
-        Write network, certificate and ledger here, in one .safetensors file.
-    report
-        Write the result as one self-contained HTML page here.
     journal
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
-    quiet
-        Show no progress.
-    allow_pickle
-        Load pickled models too; a pickle can run any code.
-    debug
-        Show tracebacks.
     """
-    check_targets(out, json, save, report)
+    outputs.check()
     domain = parse_domain(radius, box)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.pipeline import identify as run
+    from unweave.run import identify as run
 
     with StageProgress(quiet=quiet) as progress:
         found = run(
@@ -90,6 +73,7 @@ def identify(
             activation=activation,
             hidden=widths,
             budget=budget,
+            time_limit=time_limit,
             domain=domain,
             method=method,
             input_size=input_size,
@@ -98,6 +82,4 @@ def identify(
             allow_pickle=allow_pickle,
             journal=journal,
         )
-    write_outputs(found, out, json, save, report)
-    print(found.verdict())
-    return found.outcome.exit_status
+    return outputs.write(found)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unweave.cli.options import Quiet, check_targets, write_json
+
 
 def landscape(
     *,
@@ -27,8 +29,7 @@ def landscape(
     figure: Path | None = None,
     json: Path | None = None,
     engine: str | None = None,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Measure over a grid how often every start of a teacher reaches a global minimum.
 
@@ -64,20 +65,13 @@ def landscape(
         Write the table, the crossing and the split by signs as JSON here.
     engine
         threads, processes, or the address of a Dask scheduler.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
     from unweave.core.errors import InputError
-    from unweave.formats.write import require_writable
 
     pair = trials.lower().split("x")
     if len(pair) != 2 or not all(part.isdecimal() for part in pair):
         raise InputError(f"--trials {trials}: give TEACHERSxSTARTS, such as 10x10")
-    for path in (out, figure, json):
-        if path is not None:
-            require_writable(path)
+    check_targets(None, out, figure, json)
     from unweave.core.progress import StageProgress
     from unweave.shallow.grid import landscape as run
 
@@ -105,13 +99,11 @@ def landscape(
             progress=progress,
         )
     if figure is not None:
-        from unweave.shallow.figure import draw_landscape
+        from unweave.report.landscape import draw_landscape
 
         draw_landscape(grid, figure)
     if json is not None:
-        from json import dumps
-
-        json.write_text(dumps(grid.to_dict(), indent=2) + "\n")
+        write_json(json, grid.to_dict())
     print(grid)
     return 0
 

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from unweave.cli.options import check_targets, parse_numbers, write_outputs
+from unweave.cli.options import NOWHERE, Outputs, Quiet, parse_numbers
 
 
 def learn(
@@ -19,24 +14,20 @@ def learn(
     method: str = "auto",
     noise: float | None = None,
     held_out: int | None = None,
+    target: str | None = None,
+    time_limit: float | None = None,
     seed: int = 0,
     engine: str | None = None,
-    out: Path | None = None,
-    json: Path | None = None,
-    save: Path | None = None,
-    report: Path | None = None,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    outputs: Outputs = NOWHERE,
+    quiet: Quiet = False,
 ) -> int:
     """Recover a network from recorded inputs and answers, without access to the model.
-
-    Exit status: 0 identified, 3 partly identified, 4 not identified, 2 bad usage or input.
 
     Parameters
     ----------
     data
-        An .npz file with arrays x and y, a .parquet file (outputs y or y0, y1, ...; all other columns are inputs),
-        or a folder of such shards.
+        An .npz file with arrays x and y, a .csv or .parquet file (outputs y or y0, y1, ..., or those --target names;
+        all other columns are inputs), or a folder of such shards.
     activation
         The hidden activation, such as relu, tanh or gelu; auto finds it.
     hidden
@@ -47,28 +38,20 @@ def learn(
         Standard deviation of the error of one answer, if known; estimated otherwise.
     held_out
         Rows kept from every fit for the certificate; a tenth, 16 to 1000, when not given.
+    target
+        Which columns of a table, comma separated, or which array of an .npz file are the answers.
+    time_limit
+        Seconds for the whole run; it ends with the best of what is known.
     seed
         Seed of every random choice; the same seed gives the same result.
     engine
         Where independent pieces run, for methods that have any: threads, processes, or the address of a Dask scheduler.
-    out
-        Write the recovered network here: .onnx, .safetensors or .npz.
-    json
-        Write the verdict as JSON here.
-    save
-        Write network, certificate and ledger here, in one .safetensors file.
-    report
-        Write the result as one self-contained HTML page here.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
-    check_targets(out, json, save, report)
+    outputs.check()
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress
-    from unweave.learning import learn as run
+    from unweave.run import learn as run
 
     with StageProgress(quiet=quiet, unit="rows") as progress:
         found = run(
@@ -78,10 +61,15 @@ def learn(
             method=method,
             noise=noise,
             held_out=held_out,
+            target=_names(target),
+            time_limit=time_limit,
             seed=seed,
             engine=engine,
             progress=progress,
         )
-    write_outputs(found, out, json, save, report)
-    print(found.verdict())
-    return found.outcome.exit_status
+    return outputs.write(found)
+
+
+def _names(target: str | None) -> str | list[str] | None:
+    """One name, or several separated by commas."""
+    return target.split(",") if target is not None and "," in target else target

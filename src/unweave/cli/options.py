@@ -3,32 +3,90 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from unweave.comparison import Comparison
     from unweave.result import Identification
 
 
-def check_targets(out: Path | None, json: Path | None, save: Path | None, report: Path | None = None) -> None:
-    """Refuse impossible destinations before a single query is spent."""
-    from unweave.core.errors import ExportError
+Flag = Parameter(negative="")
+Quiet = Annotated[bool, Flag, Parameter(help="Show no progress.")]
+AllowPickle = Annotated[bool, Flag, Parameter(help="Load pickled models too; a pickle can run any code.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """Where a result is written."""
+
+    out: Path | None = None
+    """Write the recovered network here: .onnx, .safetensors or .npz."""
+    json: Path | None = None
+    """Write the verdict as JSON here."""
+    save: Path | None = None
+    """Write network, certificate and ledger here, in one .safetensors file."""
+    report: Path | None = None
+    """Write the result as one self-contained HTML page here."""
+
+    def check(self) -> None:
+        """Refuse impossible destinations before a single query is spent."""
+        from unweave.core.errors import ExportError
+
+        check_targets(self.out, self.json, self.save, self.report)
+        if self.save is not None and self.save.suffix != ".safetensors":
+            raise ExportError(f"--save {self.save}: the name must end in .safetensors")
+        if self.report is not None:
+            from unweave.report import require_parts
+
+            require_parts()
+
+    def write(self, found: Identification) -> int:
+        """Write all that was asked for, print the verdict, and return the exit status."""
+        if self.json is not None:
+            write_json(self.json, found.to_json())
+        if self.save is not None:
+            found.save(self.save)
+        if self.report is not None:
+            found.report(self.report)
+        if self.out is not None:
+            print(f"unweave: {self._export(found, self.out)}", file=sys.stderr)
+        print(found.verdict())
+        return found.outcome.exit_status
+
+    def _export(self, found: Identification, out: Path) -> str:
+        """What became of the network's own file, in words."""
+        if found.network is None:
+            return f"nothing was written to {out}: no network was found"
+        if found.network.is_open:
+            return f"nothing was written to {out}: only the first layer is known; keep it with --save"
+        found.export(out)
+        note = "" if found.identified else f", {found.outcome} only"
+        return f"wrote {out} (re-evaluated against the network{note})"
+
+
+NOWHERE = Outputs()
+
+
+def check_targets(network: Path | None, *others: Path | None) -> None:
+    """Refuse destinations that cannot be written: of a network by its suffix too, of others by their folder."""
     from unweave.formats.write import check_target, require_writable
 
-    if out is not None:
-        check_target(out)
-    if json is not None:
-        require_writable(json)
-    if report is not None:
-        from unweave.report import require_parts
+    if network is not None:
+        check_target(network)
+    for path in others:
+        if path is not None:
+            require_writable(path)
 
-        require_writable(report)
-        require_parts()
-    if save is not None:
-        require_writable(save)
-        if save.suffix != ".safetensors":
-            raise ExportError(f"--save {save}: the name must end in .safetensors")
+
+def write_json(path: Path, record: Any) -> None:
+    from json import dumps
+
+    path.write_text(dumps(record, indent=2, allow_nan=False) + "\n")
 
 
 def parse_domain(radius: float | None, box: str | None) -> Any:
@@ -56,34 +114,6 @@ def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tup
         return tuple(kind(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(f"{option} {text}: give numbers separated by commas, such as {example}") from error
-
-
-def write_outputs(
-    found: Identification,
-    out: Path | None,
-    json: Path | None,
-    save: Path | None,
-    report: Path | None = None,
-) -> None:
-    if json is not None:
-        from json import dumps
-
-        json.write_text(dumps(found.to_json(), indent=2, allow_nan=False) + "\n")
-    if save is not None:
-        found.save(save)
-    if report is not None:
-        found.report(report)
-    if out is None:
-        return
-    if found.network is None:
-        print(f"unweave: nothing was written to {out}: no network was found", file=sys.stderr)
-    elif found.network.is_open:
-        note = "only the first layer is known; keep it with --save"
-        print(f"unweave: nothing was written to {out}: {note}", file=sys.stderr)
-    else:
-        found.export(out)
-        note = "" if found.identified else f", {found.outcome} only"
-        print(f"unweave: wrote {out} (re-evaluated against the network{note})", file=sys.stderr)
 
 
 def print_layers(comparison: Comparison) -> None:

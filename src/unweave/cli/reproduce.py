@@ -8,6 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from unweave.cli.options import Quiet
+
 
 def reproduce(
     paper: str,
@@ -21,8 +23,7 @@ def reproduce(
     out: Path = Path("results"),
     seed: int = 0,
     engine: str | None = None,
-    quiet: Annotated[bool, Parameter(negative="")] = False,
-    debug: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Compute the tables and figures of a paper twice: as the paper states it, and by unweave's default.
 
@@ -49,10 +50,6 @@ def reproduce(
         Seed of the networks and of the searches.
     engine
         Where cells run: threads, processes, or the address of a Dask scheduler.
-    quiet
-        Show no progress.
-    debug
-        Show tracebacks.
     """
     from unweave.core.errors import InputError
     from unweave.core.progress import StageProgress

@@ -27,8 +27,16 @@ class ServedOptions:
     """How often a request is sent again when the server is busy, fails or hangs up."""
     batch_size: int = 1024
     """Most rows in one request; halved where the server refuses so many."""
+    concurrency: int = 1
+    """Requests under way at the same time."""
     rate: float | None = None
     """Most requests a second."""
+    template: str | None = None
+    """JSON of a request where no protocol fits: {"data": "$rows"}, or $row, $records, $record."""
+    output_path: str | None = None
+    """Where the answer to a template keeps the outputs: data.predictions.*.score."""
+    features: str | None = None
+    """Names of the inputs, comma separated, for $records and $record."""
     protocol: str = "auto"
     """v2 (Open Inference Protocol), instances or inputs (rows of JSON); auto tells from the address."""
     input_name: str | None = None
@@ -57,7 +65,13 @@ class ServedOptions:
             timeout=self.timeout,
             retries=self.retries,
             batch_size=self.batch_size,
+            concurrency=self.concurrency,
             requests_per_second=self.rate,
+            template=self.template,
+            output_path=self.output_path,
+            features=()
+            if self.features is None
+            else tuple(name.strip() for name in self.features.split(",")),
             protocol=self.protocol,
             input_name=self.input_name,
             output_name=self.output_name,

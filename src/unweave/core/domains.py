@@ -1,7 +1,8 @@
 """Where questions may be asked: a ball, a box, a Gaussian cloud, or everywhere.
 
-A domain answers three things: which points it contains (enforced at the oracle), how to draw fresh points
-from it (certificates), and how far out it reaches (which method applies).
+A domain answers four things: which points it contains (enforced at the oracle), the nearest point inside (questions
+are rounded inwards, never out), how to draw fresh points from it (certificates), and how far out it reaches (which
+method applies).
 """
 
 from __future__ import annotations
@@ -13,13 +14,28 @@ import numpy as np
 
 from unweave.core.errors import InputError
 
+LARGEST = 1e100
+"""Largest length of a domain; one over it is the smallest."""
+ROUNDING = 2.0**-50
+"""A few roundings of a coordinate, relative to its size."""
+
 
 @runtime_checkable
 class Domain(Protocol):
     """A set of admissible inputs with a natural distribution on it."""
 
     def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
-        """Which rows of ``x`` (n, d) may be asked, as n booleans; ``slack`` is a relative rounding error."""
+        """Which rows of ``x`` (n, d) lie inside, as n booleans; ``slack`` is relative to the domain's size.
+
+        With a slack the rounding of the coordinates is forgiven too; with none the answer is strict.
+        """
+        ...
+
+    def nearest(self, x: np.ndarray, unit: float = 0.0) -> np.ndarray:
+        """The points inside nearest to the rows of ``x``, in the strict sense.
+
+        They stay inside when their coordinates are rounded by a relative ``unit``.
+        """
         ...
 
     def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
@@ -45,11 +61,20 @@ class Ball:
     def __post_init__(self):
         if not (np.isfinite(self.radius) and self.radius > 0):
             raise InputError(f"Ball(radius={self.radius}): the radius must be a positive finite number")
+        _check_size(f"Ball(radius={self.radius})", self.radius, self._largest)
 
     def contains(self, x, slack=1e-12):
         offset = x - self._middle(x.shape[1])
-        largest = self.radius + (0.0 if self.centre is None else np.linalg.norm(self.centre))
-        return np.linalg.norm(offset, axis=1) <= self.radius + slack * largest
+        room = slack * self.radius + (ROUNDING * self._largest if slack else 0.0)
+        return np.linalg.norm(offset, axis=1) <= self.radius + room
+
+    def nearest(self, x, unit=0.0):
+        middle = self._middle(x.shape[1])
+        largest = max(self.radius - (ROUNDING + 2 * unit) * self._largest, 0.0)
+        offset = x - middle
+        lengths = np.linalg.norm(offset, axis=1)
+        shrink = np.where(lengths > largest, largest / np.maximum(lengths, 1e-300), 1.0)
+        return middle + shrink[:, None] * offset
 
     def sample(self, num_points, input_size, rng):
         radii = self.radius * np.sqrt(rng.uniform(size=(num_points, 1)))
@@ -62,8 +87,13 @@ class Ball:
         distance = 0.0 if self.centre is None else float(np.linalg.norm(self.centre))
         return max(self.radius - distance, 0.0)
 
+    @property
+    def _largest(self) -> float:
+        """The largest length of a point inside."""
+        return self.radius + (0.0 if self.centre is None else float(np.linalg.norm(self.centre)))
+
     def _shift(self, x):
-        return x + self._middle(x.shape[1])
+        return self.nearest(x + self._middle(x.shape[1]))
 
     def _middle(self, input_size: int) -> np.ndarray | float:
         if self.centre is not None and np.shape(self.centre) != (input_size,):
@@ -84,11 +114,19 @@ class Box:
         low, high = np.asarray(self.low, float), np.asarray(self.high, float)
         if not (np.all(np.isfinite(low)) and np.all(np.isfinite(high)) and np.all(low < high)):
             raise InputError("Box(low, high): every low must be finite and below its high")
+        largest = float(np.max(np.maximum(np.abs(low), np.abs(high))))
+        _check_size("Box(low, high)", float(np.min(high - low)), largest)
 
     def contains(self, x, slack=1e-12):
         low, high = self._bounds(x.shape[1])
-        room = slack * np.maximum(np.abs(low), np.abs(high))
+        room = slack * (high - low)
+        if slack:
+            room = room + ROUNDING * np.maximum(np.abs(low), np.abs(high))
         return np.all((x >= low - room) & (x <= high + room), axis=1)
+
+    def nearest(self, x, unit=0.0):
+        low, high = self._bounds(x.shape[1])
+        return np.clip(x, low + 2 * unit * np.abs(low), high - 2 * unit * np.abs(high))
 
     def sample(self, num_points, input_size, rng):
         low, high = self._bounds(input_size)
@@ -128,6 +166,9 @@ class Normal:
     def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
+    def nearest(self, x, unit=0.0):
+        return x
+
     def sample(self, num_points, input_size, rng):
         return self.mean + self.scale * rng.standard_normal((num_points, input_size))
 
@@ -146,6 +187,9 @@ class Everywhere:
     def contains(self, x, slack=1e-12):
         return np.ones(len(x), dtype=bool)
 
+    def nearest(self, x, unit=0.0):
+        return x
+
     def sample(self, num_points, input_size, rng):
         """Half standard normal, half spread over radii from 1 to 1e4."""
         half = num_points // 2
@@ -158,6 +202,14 @@ class Everywhere:
 
     def reach(self, input_size):
         return float("inf")
+
+
+def _check_size(name: str, smallest: float, largest: float) -> None:
+    """Refuse lengths whose squares leave the range of numbers."""
+    if smallest < 1 / LARGEST or largest > LARGEST:
+        raise InputError(
+            f"{name}: give lengths between {1 / LARGEST:g} and {LARGEST:g}, in a larger or smaller unit"
+        )
 
 
 def _unit_rows(num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

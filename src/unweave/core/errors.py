@@ -32,6 +32,10 @@ class BudgetSpent(UnweaveError, RuntimeError):
     """The next batch of queries would exceed the budget; nothing of it was asked."""
 
 
+class TimeSpent(BudgetSpent):
+    """The time limit of the run is over; nothing more is asked."""
+
+
 class OutsideDomain(UnweaveError, ValueError):
     """A method tried to ask outside the allowed domain; nothing was asked."""
 

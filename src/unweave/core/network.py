@@ -116,6 +116,11 @@ class Network:
         return self.upper is not None
 
     @property
+    def is_piecewise_linear(self) -> bool:
+        """Whether every hidden unit is a (leaky) relu, and there are some."""
+        return bool(self.hidden) and all(act.get(name).degree == 1 for name in self.hidden_activations)
+
+    @property
     def hidden(self) -> tuple[int, ...]:
         """Widths of the hidden layers."""
         return tuple(len(w) for w in self.weights[: self._num_hidden])
@@ -291,6 +296,21 @@ class Network:
 
     def _copies(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
         return [w.copy() for w in self.weights], [b.copy() for b in self.biases]
+
+
+def unseen_symmetries(network: Network) -> str:
+    """What every network of this kind leaves open, in words."""
+    kinds = [act.get(name) for name in network.hidden_activations]
+    seen = ["the order of hidden units"] if any(width > 1 for width in network.hidden) else []
+    if any(kind.flips for kind in kinds):
+        seen.append("the signs of units")
+    if any(kind.degree for kind in kinds):
+        seen.append("positive scales of units")
+    if any(kind.name == "exp" for kind in kinds):
+        seen.append("shifts of exponential units")
+    if any(kind.name == "sigmoid" for kind in kinds):
+        seen.append("writing sigmoid as tanh")
+    return ", ".join(seen) or "nothing: every parameter is determined"
 
 
 def _below(upper: Upper, change: Callable[[np.ndarray], np.ndarray]) -> Upper:

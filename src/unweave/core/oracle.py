@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from unweave.core.errors import OracleError
 
 
 @runtime_checkable
@@ -13,7 +15,7 @@ class Oracle(Protocol):
     """Anything that answers f(x) in batches.
 
     ``dtype`` is the precision the model computes in as far as the adapter can tell ("float64" or "float32");
-    the precision actually delivered is measured (``oracles.precision``). ``notes`` are sentences the verdict
+    the precision actually delivered is measured (``evidence.precision``). ``notes`` are sentences the verdict
     must repeat, for instance that log-odds stand in for logits.
     """
 
@@ -35,3 +37,11 @@ class AnswersInPieces(Protocol):
     def answer_in_pieces(self, x: np.ndarray) -> Iterator[np.ndarray]:
         """Answers to consecutive rows of ``x``, in order, as many at a time as one request brings."""
         ...
+
+
+def as_real(answers: Any, name: str) -> np.ndarray:
+    """A float64 copy of what a model answered; complex numbers are refused, not cut."""
+    values = np.asarray(answers)
+    if np.iscomplexobj(values):
+        raise OracleError(f"{name} answered with complex numbers; let it return their real part")
+    return np.array(values, dtype=np.float64)

@@ -3,8 +3,31 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (stage, questions or rows so far, budget)."""
+
+
+class Watcher:
+    """Whoever was given as ``progress=``, unable to end a run: what it raises is noted, and it is not called again."""
+
+    def __init__(self, progress: Progress | None):
+        self._progress = progress
+        self.complaints: tuple[str, ...] = ()
+        """What the verdict must say of it."""
+
+    def __call__(self, stage: str, spent: int, budget: int | None) -> None:
+        if self._progress is None:
+            return
+        try:
+            self._progress(stage, spent, budget)
+        except Exception as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            self.complaints = (f"progress raised {reason} and was not called again",)
+            self._progress = None
 
 
 class StageProgress:

@@ -2,32 +2,36 @@
 
 It checks shapes and the domain, answers repeated questions from memory (no answer is paid for twice),
 charges the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later
-stages fit. With a journal, answers that an earlier run has paid for are replayed, new ones are on disk before
-they are used, and a few replayed ones are asked again to see that the model is still the same.
+stages fit. Answers of the stage ``certificate`` are kept apart: no fit ever sees them. With a journal, answers that an
+earlier run has paid for are replayed, new ones are on disk before they are used, and a few replayed ones are asked
+again to see that the model is still the same.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
+from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
-from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, UnweaveError
-from unweave.core.oracle import AnswersInPieces, Oracle
+from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, TimeSpent, UnweaveError
+from unweave.core.oracle import AnswersInPieces, Oracle, as_real
+from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
 
-Progress = Callable[[str, int, int | None], None]
+CERTIFICATE = "certificate"
+"""The stage whose answers judge a network and are never evidence for one."""
 
 
 class Meter:
     """An oracle with a ledger, a domain and a memory.
 
     ``progress(stage, spent, budget)`` is told of every batch. Without ``remember`` nothing is kept: a question asked
-    twice is paid twice, and there is no transcript.
+    twice is paid twice, and there is no transcript. After the ``deadline`` only certificates are asked for.
     """
 
     def __init__(
@@ -40,11 +44,13 @@ class Meter:
         batch_size: int = 65_536,
         journal: Journal | None = None,
         remember: bool = True,
+        deadline: Deadline | None = None,
     ):
         self.oracle = oracle
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
-        self._progress = progress
+        self.deadline = Deadline() if deadline is None else deadline
+        self._watcher = Watcher(progress)
         self._batch_size = batch_size
         self._remember = remember
         self._stage = "queries"
@@ -53,8 +59,7 @@ class Meter:
         self._x: list[np.ndarray] = []
         self._y: list[np.ndarray] = []
         self._stages: list[str] = []
-        self.warnings: list[str] = []
-        """What the verdict must say about the journal."""
+        self._warnings: list[str] = []
         self._journal = journal
         self._replayed: list[int] = []
         self._level: tuple[float, float] | None = None
@@ -69,6 +74,11 @@ class Meter:
     @property
     def output_size(self) -> int:
         return self.oracle.output_size
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the verdict must say about the journal, and about a ``progress`` that failed."""
+        return (*self._warnings, *self._watcher.complaints)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -85,9 +95,25 @@ class Meter:
             self._since = self._since if inside else None
 
     def snap(self, x: np.ndarray) -> np.ndarray:
-        """The inputs as the model will see them: rounded to float32 for a float32 model."""
+        """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
+
+        A point that only rounding has carried across the boundary is moved inside; others outside stay and are refused.
+        """
         x = np.asarray(x, dtype=np.float64) + 0.0  # minus zero is the same question as zero
-        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x
+        seen = self._round(x)
+        if x.ndim != 2 or x.shape[1] != self.input_size:
+            return seen
+        rows = np.flatnonzero(~self.domain.contains(seen, 0.0))
+        if len(rows):
+            single = self.oracle.dtype == "float32"
+            rows = rows[self.domain.contains(x[rows], 2.0**-22 if single else 1e-12)]
+            moved = self._round(self.domain.nearest(x[rows], 2.0**-24 if single else 0.0))
+            inside = self.domain.contains(moved, 0.0)
+            seen[rows[inside]] = moved[inside]
+        return seen
+
+    def _round(self, x: np.ndarray) -> np.ndarray:
+        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         """Answers (n, outputs) to the rows of ``x``; only rows never asked before are charged and sent."""
@@ -96,11 +122,14 @@ class Meter:
             raise InputError(f"expected questions of shape (n, {self.input_size}), got {x.shape}")
         if not np.all(np.isfinite(x)):
             raise InputError("a question contains NaN or infinity")
-        # A float32 model rounds its inputs, and may carry a point of the boundary across it.
-        inside = self.domain.contains(x, 2.0**-23 if self.oracle.dtype == "float32" else 1e-12)
+        inside = self.domain.contains(x, 0.0)
         if not np.all(inside):
             raise OutsideDomain(
                 f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
+            )
+        if self.deadline.passed and self._stage != CERTIFICATE:  # what was found in time is still checked
+            raise TimeSpent(
+                f"the time limit of {self.deadline.seconds:g} s is over; allow more with time_limit= (--time-limit)"
             )
         if not self._remember:
             self.ledger.charge(self._stage, len(x), 0)
@@ -110,6 +139,8 @@ class Meter:
         for i, key in enumerate(keys):
             if key not in self._index and key not in fresh:
                 fresh[key] = i
+            elif key in self._index and self._stage != CERTIFICATE == self._stages[self._index[key]]:
+                self._stages[self._index[key]] = self._stage  # a method came to the same question by itself
         rows = list(fresh.values())
         stored = {} if self._journal is None else self._journal.recall(fresh)
         self.ledger.charge(self._stage, len(rows), len(stored))
@@ -128,10 +159,26 @@ class Meter:
         return np.array([self._y[self._index[key]] for key in keys]).reshape(len(x), self.output_size)
 
     def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
-        """Every question asked so far with its answer, or those of the named stages."""
-        chosen = [i for i, s in enumerate(self._stages) if not stages or s in stages]
+        """The evidence: every question asked so far with its answer, or those of the named stages.
+
+        What was asked for a certificate is not among it.
+        """
+        chosen = [i for i, s in enumerate(self._stages) if s != CERTIFICATE and (not stages or s in stages)]
         x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
         return x, np.array([self._y[i] for i in chosen]).reshape(len(chosen), self.output_size)
+
+    def answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
+        x = np.array(self._x).reshape(len(self._x), self.input_size)
+        return x, np.array(self._y).reshape(len(self._y), self.output_size)
+
+    def is_new(self, x: np.ndarray) -> np.ndarray:
+        """Which rows of ``x`` were never asked, and are not the repetition of an earlier row."""
+        keys = [row.tobytes() for row in np.ascontiguousarray(self.snap(x))]
+        first = {key: i for i, key in reversed(list(enumerate(keys)))}
+        return np.array(
+            [first[key] == i and key not in self._index for i, key in enumerate(keys)], dtype=bool
+        )
 
     def charge_probes(self, num_probes: int) -> None:
         """Charge what was asked before there was a meter, in this run and in earlier ones of the journal."""
@@ -152,7 +199,7 @@ class Meter:
         self._level = noise, scale
         if self._journal is not None and self._replayed:
             if self._journal.model != self.oracle.name:
-                self.warnings.append(f"the journal was begun with {self._journal.model}")
+                self._warnings.append(f"the journal was begun with {self._journal.model}")
             chosen = np.linspace(0, len(self._replayed) - 1, num=4).astype(int)
             self._spot_check([self._replayed[i] for i in np.unique(chosen)])
 
@@ -161,7 +208,7 @@ class Meter:
         assert self._level is not None
         ledger = self.ledger
         if ledger.unpaid < len(chosen):
-            self.warnings.append("the journal was not checked against the model: the budget is spent")
+            self._warnings.append("the journal was not checked against the model: the budget is spent")
             return
         with self.stage("spot check"):
             ledger.charge_overhead("spot check", len(chosen))
@@ -222,12 +269,15 @@ class Meter:
             raise OracleError(f"{self.oracle.name} answered {done} of {len(batch)} questions")
 
     def _pieces(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Whatever the model answers; its failures become ours."""
+        """Whatever the model answers; its failures become ours.
+
+        It is given a copy, and its answers are copied: it may work in place.
+        """
         try:
             if isinstance(self.oracle, AnswersInPieces):
-                yield from self.oracle.answer_in_pieces(batch)
+                yield from self.oracle.answer_in_pieces(batch.copy())
             else:
-                yield np.asarray(self.oracle(batch), dtype=np.float64)
+                yield as_real(self.oracle(batch.copy()), self.oracle.name)
         except UnweaveError:
             raise
         except Exception as error:
@@ -244,5 +294,4 @@ class Meter:
             self._since = now
 
     def _report(self) -> None:
-        if self._progress is not None:
-            self._progress(self._stage, self.ledger.total, self.ledger.budget)
+        self._watcher(self._stage, self.ledger.total, self.ledger.budget)

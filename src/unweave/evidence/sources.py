@@ -1,18 +1,16 @@
-"""Where rows come from: arrays, an .npz file, parquet read by row group, a folder of shards, an iterator.
+"""Where rows come from: arrays, tables, .npz and .csv files, parquet by row group, folders of shards, iterators.
 
 A source knows its number of rows and inputs before it is read, and yields ``(x, y)`` chunks in a fixed order, as
-often as asked; only one chunk of a file is in memory at a time. An .npz file holds arrays ``x`` (n, inputs) and
-``y`` (n,) or (n, outputs); pickled arrays are refused. A parquet file holds one number a column: the outputs are the
-columns ``y``, ``y0``, ``y1``, ... and the inputs are all others, in their order. A folder holds .npz or parquet
-shards of one layout, read in the order of their names. An iterator of ``(x, y)`` chunks can be read once, so it is
-kept in memory.
+often as asked; only one chunk of a parquet file is in memory at a time. An .npz file holds arrays ``x`` (n, inputs)
+and ``y`` (n,) or (n, outputs), or two others of which ``target`` names the answers; pickled arrays are refused. Tables
+(parquet, CSV, DataFrames) hold one number a column, see ``tables``. A folder holds shards of one layout, read in the
+order of their names. Data sets and loaders of torch, and iterators of ``(x, y)`` chunks, are read once and kept in
+memory.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import zipfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +19,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from unweave.core.errors import InputError, MissingExtra
+from unweave.core.npz import open_npz
+from unweave.evidence import tables
+from unweave.evidence.tables import Target
 
 Chunk = tuple[np.ndarray, np.ndarray]
 CHUNK_ROWS = 65_536
+_SUFFIXES = (".npz", ".parquet", ".csv", ".tsv")
 
 
 class Source(Protocol):
@@ -46,33 +48,43 @@ class Source(Protocol):
         ...
 
 
-def open_source(x: Any, y: Any = None) -> Source:
-    """The source that ``learn(x, y)`` means: arrays, or with ``y=None`` a path or an iterable of chunks."""
+def open_source(x: Any, y: Any = None, *, target: Target | None = None) -> Source:
+    """The source that ``learn(x, y)`` means: arrays, or with ``y=None`` a path, a table, a pair or chunks of rows.
+
+    ``target`` names the columns of a table, or the array of an .npz file, that are the answers.
+    """
     if isinstance(x, str | os.PathLike):
         if y is not None:
             raise InputError("give either a file or arrays x and y, not both")
-        return open_file(Path(x))
+        return open_file(Path(x), target)
     if y is not None:
         return ArraySource(*_as_pair(x, y, "the arrays"))
-    if isinstance(x, np.ndarray) or not isinstance(x, Iterable):
-        raise InputError("x came without y; give learn(x, y), or a file that holds both")
-    return _collect(x)
+    if tables.is_table(x):
+        return ArraySource(*_as_pair(*tables.from_table(x, target), "the table"), name=type(x).__name__)
+    if isinstance(x, tuple) and len(x) == 2 and all(hasattr(part, "shape") for part in x):
+        return ArraySource(*_as_pair(*x, "the arrays"))
+    if isinstance(x, np.ndarray) or not (isinstance(x, Iterable) or _is_indexed(x)):
+        raise InputError("x came without y; give learn(x, y), or a file or table that holds both")
+    return _collect(_items(x) if _is_indexed(x) else x)
 
 
-def open_file(path: Path) -> Source:
-    """An .npz or .parquet file, or a folder of such shards."""
+def open_file(path: Path, target: Target | None = None) -> Source:
+    """An .npz, .csv or .parquet file, or a folder of such shards."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     if path.is_dir():
-        shards = sorted(p for p in path.iterdir() if p.suffix in (".npz", ".parquet"))
+        shards = sorted(p for p in path.iterdir() if p.suffix.lower() in _SUFFIXES)
         if not shards:
-            raise InputError(f"{path}: the folder holds no .npz or .parquet shards")
-        return ShardedSource(tuple(open_file(shard) for shard in shards), path.name)
-    if path.suffix == ".npz":
-        return ArraySource(*_read_npz(path), name=path.name)
-    if path.suffix == ".parquet":
-        return _open_parquet(path)
-    raise InputError(f"{path}: give an .npz file, a .parquet file or a folder of such shards")
+            raise InputError(f"{path}: the folder holds no .npz, .csv or .parquet shards")
+        return ShardedSource(tuple(open_file(shard, target) for shard in shards), path.name)
+    suffix = path.suffix.lower()
+    if suffix == ".npz":
+        return ArraySource(*_read_npz(path, target), name=path.name)
+    if suffix in (".csv", ".tsv"):
+        return ArraySource(*_as_pair(*tables.read_csv(path, target), str(path)), name=path.name)
+    if suffix == ".parquet":
+        return _open_parquet(path, target)
+    raise InputError(f"{path}: give an .npz, .csv or .parquet file or a folder of such shards")
 
 
 @dataclass(frozen=True)
@@ -175,22 +187,14 @@ class ShardedSource:
             yield from shard.chunks()
 
 
-def _read_npz(path: Path) -> Chunk:
-    try:
-        with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-            missing = {"x", "y"} - set(file.files)
-            if missing:
-                held = ", ".join(sorted(file.files)) or "nothing"
-                raise InputError(f"{path}: the file must hold arrays x and y; it holds {held}")
-            x, y = file["x"], file["y"]
-    except InputError:
-        raise
-    except (OSError, ValueError, EOFError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise _damaged(path, error) from error
+def _read_npz(path: Path, target: Target | None) -> Chunk:
+    with open_npz(path) as file:
+        inputs, answers = tables.pick_pair(sorted(file.names), target, str(path))
+        x, y = file.read(inputs), file.read(answers)
     return _as_pair(x, y, str(path))
 
 
-def _open_parquet(path: Path) -> ParquetSource:
+def _open_parquet(path: Path, target: Target | None) -> ParquetSource:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -201,10 +205,7 @@ def _open_parquet(path: Path) -> ParquetSource:
             names, num_rows = list(file.schema_arrow.names), file.metadata.num_rows
     except (pyarrow.ArrowException, OSError) as error:
         raise _damaged(path, error) from error
-    outputs = tuple(name for name in names if re.fullmatch(r"y_?\d*", name))
-    inputs = tuple(name for name in names if name not in outputs)
-    if not outputs or not inputs:
-        raise InputError(f"{path}: want columns y (or y0, y1, ...) and inputs; found {', '.join(names)}")
+    inputs, outputs = tables.split_columns(names, target, str(path))
     return ParquetSource(path, inputs, outputs, num_rows)
 
 
@@ -212,7 +213,7 @@ def _collect(chunks: Iterable[Any]) -> ArraySource:
     """Everything an iterator yields, in memory: it cannot be read twice."""
     pairs = []
     for chunk in chunks:
-        if not isinstance(chunk, tuple) or len(chunk) != 2:
+        if not isinstance(chunk, tuple | list) or len(chunk) != 2:
             raise InputError("the iterator must yield pairs (x, y) of arrays")
         pairs.append(_as_pair(*chunk, "a chunk of the iterator"))
     if not pairs:
@@ -222,6 +223,21 @@ def _collect(chunks: Iterable[Any]) -> ArraySource:
     return ArraySource(
         np.concatenate([x for x, _ in pairs]), np.concatenate([y for _, y in pairs]), "iterator"
     )
+
+
+def _is_indexed(value: Any) -> bool:
+    """Whether ``value`` gives one row for each index, as the datasets of torch do."""
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, list | tuple)
+
+
+def _items(rows: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The rows of an indexed data set as chunks of one."""
+    for index in range(len(rows)):
+        item = rows[index]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise InputError("the data set must give a pair (x, y) for each row")
+        x, y = (np.asarray(part) for part in item)
+        yield x.reshape(1, -1), y.reshape(1, -1)
 
 
 def _as_pair(x: Any, y: Any, what: str) -> Chunk:

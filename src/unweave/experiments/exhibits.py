@@ -54,6 +54,12 @@ class Entry:
         return self.style in ("count", "seconds")
 
 
+def seconds_of(stated: str, unweave: str | None = None) -> Entry:
+    """What a trial costs, of these studies."""
+    ours = stated if unweave is None else unweave
+    return Entry("CPU s", "seconds", stated, ours, style="seconds", statistic="median")
+
+
 @dataclass(frozen=True)
 class Triple:
     """One measure in three columns."""

@@ -213,12 +213,6 @@ class Results:
             ]
         )
 
-    def reread(self, cell: Cell) -> Cell | None:
-        """The cell as its line in the table would give it back."""
-        (line,) = csv.reader(io.StringIO(self._text([Record(cell, Measured(LAST, 0.0))])))
-        record = self._record(line)
-        return None if record is None else record.cell
-
     def _record(self, line: list[str]) -> Record | None:
         try:
             study, *values = line[: 1 + len(self.parameters)]

@@ -14,7 +14,7 @@ import numpy as np
 
 from unweave.core.errors import UnweaveError
 from unweave.core.network import Network
-from unweave.experiments.exhibits import Entry, Exhibit
+from unweave.experiments.exhibits import Entry, Exhibit, seconds_of
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
 from unweave.experiments.sample_figures import draw_errors
 from unweave.methods.general_relu.improper import learn_improper
@@ -119,7 +119,7 @@ def _far_biases(cell: Cell) -> list[Measured]:
             units = recover_from_moments(moments, num_units=m - num_far, as_stated=True, rng=rng).units
             network = learn_improper(_rows(truth, count // 2, rng), units).network
     else:
-        from unweave.learning import learn
+        from unweave.run import learn
 
         x = rng.standard_normal((count, d))
         with watch.running():
@@ -152,7 +152,7 @@ def _signs(cell: Cell) -> list[Measured]:
             found = recover_from_moments(tensors, order=2, num_units=m, as_stated=True, rng=rng)
         doubted, network = not np.all(found.signs_determined), found.network
     else:
-        from unweave.learning import learn
+        from unweave.run import learn
 
         x = rng.standard_normal((4000, d))
         with watch.running():
@@ -179,7 +179,7 @@ def _rows(truth: ReluUnits, count: int, rng: np.random.Generator):
 
 
 def _learn(x: np.ndarray, y: np.ndarray, seed: int, watch: Stopwatch) -> ReluUnits:
-    from unweave.learning import learn
+    from unweave.run import learn
 
     with watch.running():
         network = learn(x, y, activation="relu", seed=seed).network
@@ -206,10 +206,6 @@ def _rng(cell: Cell) -> np.random.Generator:
     return np.random.default_rng([8000 + cell.seed, cell.trial, *numbers])
 
 
-def _seconds(study: str) -> Entry:
-    return Entry("CPU s", "seconds", study, study, style="seconds", statistic="median")
-
-
 EXHIBITS = (
     Exhibit(
         (),
@@ -219,7 +215,7 @@ EXHIBITS = (
             Entry("error", "error", "units", "units", style="error", statistic="median"),
             Entry("units found", "found", "units", "units"),
             Entry("complete", "complete", "units", "units"),
-            _seconds("units"),
+            seconds_of("units"),
         ),
         draw=draw_errors,
         note="Median over trials of the root mean square distance of (w, b) over the units, a missing unit counting 1; "
@@ -232,7 +228,7 @@ EXHIBITS = (
         (
             Entry("error of f", "error", "far biases", "far biases", style="error", statistic="median"),
             Entry("units", "units", "far biases", "far biases", style="number"),
-            _seconds("far biases"),
+            seconds_of("far biases"),
         ),
         note='"far" units have |b| = 6. Error of the function relative to its standard deviation; the paper allows '
         "m + 2 units.",
@@ -244,7 +240,7 @@ EXHIBITS = (
         (
             Entry("told", "told", "signs", "signs"),
             Entry("error of f", "error", "signs", "signs", style="error", statistic="median"),
-            _seconds("signs"),
+            seconds_of("signs"),
         ),
         note="Dependent rows. Biases zero: output weights that make flipped signs the same function; free: generic "
         "ones. told: undetermined signs are reported, determined ones are not doubted. As stated works on exact "

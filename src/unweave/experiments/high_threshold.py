@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core.errors import UnweaveError
-from unweave.experiments.exhibits import Entry, Exhibit
+from unweave.experiments.exhibits import Entry, Exhibit, seconds_of
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
 from unweave.experiments.high_threshold_stated import refine_estimate
 from unweave.experiments.sample_figures import draw_errors
@@ -110,8 +110,8 @@ def _landscape(cell: Cell) -> list[Measured]:
 
 
 def _learn(cell: Cell) -> list[Measured]:
-    from unweave.learning import learn
     from unweave.methods.high_threshold.method import HighThreshold
+    from unweave.run import learn
 
     x, y, rows, _, watch = _sampled(cell)
     with watch.running():
@@ -173,10 +173,6 @@ def _rng(cell: Cell) -> np.random.Generator:
     return np.random.default_rng([9000 + cell.seed, cell.trial, cell.number("d"), int(10 * float(cell["t"]))])
 
 
-def _seconds(stated: str, ours: str) -> Entry:
-    return Entry("CPU s", "seconds", stated, ours, style="seconds", statistic="median")
-
-
 EXHIBITS = (
     Exhibit(
         (),
@@ -186,7 +182,7 @@ EXHIBITS = (
             Entry("error", "error", "landscape", "learn", style="error", statistic="median"),
             Entry("worst unit", "worst", "landscape", "learn", style="error", statistic="median"),
             Entry("right number", "right number", "", "learn"),
-            _seconds("landscape", "learn"),
+            seconds_of("landscape", "learn"),
         ),
         draw=draw_errors,
         note="Root mean square distance of the four directions, a missing one counting 1; medians over trials.",
@@ -200,7 +196,7 @@ EXHIBITS = (
             Entry("error", "error", "refinement", "", style="error", statistic="median"),
             Entry("error of the unit", "one unit", "", "learn", style="error", statistic="median"),
             Entry("rounds", "rounds", "refinement", "", style="count"),
-            _seconds("refinement", "learn"),
+            seconds_of("refinement", "learn"),
         ),
         only={"unit": ("step",)},
         note="As stated from the landscape's estimate of one unit; unweave's column is its error of the same unit "
@@ -214,7 +210,7 @@ EXHIBITS = (
             Entry("error", "error", "halfspaces", "halfspaces", style="error", statistic="median"),
             Entry("right number", "right number", "", "halfspaces"),
             Entry("queries", "queries", "halfspaces", "halfspaces", style="count", statistic="median"),
-            _seconds("halfspaces", "halfspaces"),
+            seconds_of("halfspaces"),
         ),
         note="Labels of samples, or questions (for which the paper has no algorithm).",
     ),

@@ -11,15 +11,14 @@ import platform
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unweave.core.errors import MissingExtra
 from unweave.experiments.exhibits import Entry, Exhibit, describe_setting
 from unweave.experiments.frame import Scope
 from unweave.experiments.markdown import render_markdown
 from unweave.report.canvas import in_house_style, to_svg
+from unweave.report.page import open_template
 from unweave.version import __version__
 
 if TYPE_CHECKING:
@@ -43,23 +42,17 @@ class Block:
 
 def write_outputs(done: Sequence[Reproduced], scope: Scope, out: Path, page: str) -> None:
     """Figures, a Markdown file a paper, and the page ``out/page``, of what is finished."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup
-    except ImportError as error:
-        raise MissingExtra("jinja2", "report") from error
-    files, experiments = resources.files("unweave.report"), resources.files("unweave.experiments")
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    template = environment.from_string(experiments.joinpath("page.html").read_text(encoding="utf-8"))
-    style = files.joinpath("page.css").read_text(encoding="utf-8")
-    style += experiments.joinpath("page.css").read_text(encoding="utf-8")
+    template, style = open_template("unweave.experiments", "unweave.report")
+    from markupsafe import Markup
+
     sections = [_section(item, out, Markup) for item in done]
     for item, section in zip(done, sections, strict=True):
         pictures = {block.title: [f"{stem}.svg" for stem, _ in block.pictures] for block in section["blocks"]}
         page_text = render_markdown(item, command(done, scope, out), machine(), pictures)
         (out / f"{item.paper.name}.md").write_text(page_text, encoding="utf-8")
     text = template.render(
-        style=Markup(style),
+        title=f"unweave reproduce: {', '.join(item.paper.name for item in done)}",
+        style=style,
         papers=sections,
         command=command(done, scope, out),
         machine=machine(),

@@ -36,11 +36,6 @@ class Gaussian:
         """``-grad p / p`` (n, d)."""
         return np.linalg.solve(self.covariance, (x - self.mean).T).T
 
-    def second_scores(self, x: np.ndarray) -> np.ndarray:
-        """``grad^2 p / p`` (n, d, d)."""
-        z = self.first_scores(x)
-        return z[:, :, None] * z[:, None, :] - np.linalg.inv(self.covariance)
-
     def log_density(self, x: np.ndarray) -> np.ndarray:
         """Up to the constant ``d log(2 pi) / 2``."""
         quadratic = np.sum((x - self.mean) * self.first_scores(x), axis=1)

@@ -17,7 +17,7 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.experiments import two_layer_printed as printed
-from unweave.experiments.exhibits import Entry, Exhibit
+from unweave.experiments.exhibits import Entry, Exhibit, seconds_of
 from unweave.experiments.frame import AS_STATED, UNWEAVE, Cell, Measured, Paper, Scope, Stopwatch, setting
 from unweave.experiments.scenarios import SCENARIOS, Truth, entangle, squared_distances
 from unweave.experiments.two_layer_figures import draw_rates, draw_spans, draw_trajectories
@@ -128,7 +128,7 @@ def _found(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple[Stat
 
 @lru_cache(maxsize=4)
 def _identified(scenario: str, m0: int, m1: int, trial: int, seed: int) -> tuple[Identification, float]:
-    from unweave.pipeline import identify
+    from unweave.run import identify
 
     truth, watch = _drawn(scenario, m0, m1, trial, seed), Stopwatch()
     with watch.running():
@@ -249,7 +249,7 @@ def _relative(found: np.ndarray, truth: np.ndarray) -> float:
 def _costs(study: str) -> tuple[Entry, ...]:
     return (
         Entry("queries", "queries", study, "identify", style="count"),
-        Entry("CPU s", "seconds", study, "identify", style="seconds", statistic="median"),
+        seconds_of(study, "identify"),
     )
 
 
@@ -285,6 +285,19 @@ RATES_NOTE = (
     "At a threshold of 0.05; the figure shows all thresholds. "
     "The paper's figures are drawings: its column quotes the text."
 )
+WEIGHTS = {POD: "perturbed orthogonal weights", SPHERE: "weights uniform on the sphere"}
+
+
+def _span_error(figure: str, scenarios: tuple[str, ...]) -> Exhibit:
+    title = f"Error of the span, {WEIGHTS[scenarios]}"
+    return Exhibit((figure,), title, BY, (SPAN,), only={"scenario": scenarios}, draw=draw_spans)
+
+
+def _recovery(figure: str, scenarios: tuple[str, ...]) -> Exhibit:
+    title, rates = f"Recovery, {WEIGHTS[scenarios]}", printed.recovery_rates()
+    return Exhibit((figure,), title, BY, RATES, rates, {"scenario": scenarios}, draw_rates, RATES_NOTE)
+
+
 EXHIBITS = (
     Exhibit(
         ("Table 1",),
@@ -321,42 +334,10 @@ EXHIBITS = (
         note='"(67) holds" is the share of trials that satisfy condition (67), "complete" that of networks with every '
         "parameter to 1e-8. Errors as stated are means over the trials that satisfy (67).",
     ),
-    Exhibit(
-        ("Figure 2",),
-        "Error of the span, perturbed orthogonal weights",
-        BY,
-        (SPAN,),
-        only={"scenario": POD},
-        draw=draw_spans,
-    ),
-    Exhibit(
-        ("Figure 3",),
-        "Recovery, perturbed orthogonal weights",
-        BY,
-        RATES,
-        printed.recovery_rates(),
-        {"scenario": POD},
-        draw_rates,
-        RATES_NOTE,
-    ),
-    Exhibit(
-        ("Figure 4",),
-        "Error of the span, weights uniform on the sphere",
-        BY,
-        (SPAN,),
-        only={"scenario": SPHERE},
-        draw=draw_spans,
-    ),
-    Exhibit(
-        ("Figure 5",),
-        "Recovery, weights uniform on the sphere",
-        BY,
-        RATES,
-        printed.recovery_rates(),
-        {"scenario": SPHERE},
-        draw_rates,
-        RATES_NOTE,
-    ),
+    _span_error("Figure 2", POD),
+    _recovery("Figure 3", POD),
+    _span_error("Figure 4", SPHERE),
+    _recovery("Figure 5", SPHERE),
     Exhibit(
         ("Figure 6",),
         "Gradients along found weights tell the layers apart",

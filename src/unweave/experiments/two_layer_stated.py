@@ -17,9 +17,10 @@ from unweave.algebra.matrix_span import MatrixSpan, estimate_span
 from unweave.algebra.rank_one import ascend_spectral_norm, cluster_directions
 from unweave.core import activations as act
 from unweave.core.activations import Activation
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.experiments.long_descent import descend_plainly
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.hessian.span_layers import Deparametrised
 from unweave.probes.derivatives import Differences, estimate_gradients, estimate_hessians
 
@@ -60,26 +61,39 @@ class StatedWeights:
         return self.vectors[~self.first]
 
 
-def recover_as_stated(meter: Meter, problem: Problem, activation: str, options: StatedOptions) -> Finding:
-    """The whole pipeline; every stage leaves its figures in ``details``."""
-    hidden = problem.hidden
-    if hidden is None or len(hidden) != 2 or meter.output_size != 1 or hidden[0] != meter.input_size:
-        return Finding(None, "as stated, the method needs hidden=(m0, m1) with m0 inputs, and one output")
-    rng = problem.rng(200)
-    found = find_weights(meter, hidden, rng, options)
-    model, parameters, loss = fit_rest(meter, found.rows, found.entangled, act.get(activation), rng, options)
-    details = {
-        "hessian_spectrum": found.span.spectrum,
-        "span_basis": found.span.basis,
-        "components": found.vectors,
-        "lambda_1": found.lambdas,
-        "energy": found.energy,
-        "first_layer": found.rows,
-        "entangled": found.entangled,
-        "checks": check_components(found.span, found.vectors).to_dict(),
-        "mse": loss,
-    }
-    return Finding(model.network(parameters), details=details)
+class StatedSpan:
+    """The whole pipeline as a method; every stage leaves its figures in ``details``."""
+
+    name = "hessian-span as stated"
+    serves = Serves(Evidence.QUERIES, ("tanh", "sigmoid"))
+
+    def __init__(self, options: StatedOptions | None = None):
+        self.options = StatedOptions() if options is None else options
+
+    def suits(self, traits: Traits) -> str | None:
+        """Never of itself: it reproduces a paper."""
+        return None
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """The network of the given widths, with the first candidate activation."""
+        hidden = problem.hidden
+        if hidden is None or len(hidden) != 2 or meter.output_size != 1 or hidden[0] != meter.input_size:
+            return Finding(None, "as stated, the method needs hidden=(m0, m1) with m0 inputs, and one output")
+        rng, phi = problem.rng("hessians"), act.get(problem.activations[0])
+        found = find_weights(meter, hidden, rng, self.options)
+        model, parameters, loss = fit_rest(meter, found.rows, found.entangled, phi, rng, self.options)
+        details = {
+            "hessian_spectrum": found.span.spectrum,
+            "span_basis": found.span.basis,
+            "components": found.vectors,
+            "lambda_1": found.lambdas,
+            "energy": found.energy,
+            "first_layer": found.rows,
+            "entangled": found.entangled,
+            "checks": check_components(found.span, found.vectors).to_dict(),
+            "mse": loss,
+        }
+        return Finding(model.network(parameters), details=details)
 
 
 def find_weights(

@@ -8,7 +8,6 @@ A safetensors file holds ``layers.0.weight``, ``layers.0.bias``, ... and in its 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from unweave.core.errors import ExportError, InputError, UnweaveError
 from unweave.core.network import UNKNOWN, Network
+from unweave.core.npz import open_npz
 
 FORMAT = "unweave"
 
@@ -48,8 +48,13 @@ def save_tensors(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mappin
     save_file(dict(tensors), path, metadata={"format": FORMAT, **metadata})
 
 
-def load_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """The arrays and the text of a safetensors file of ours."""
+def is_ours(metadata: Mapping[str, str]) -> bool:
+    """Whether the text of a safetensors file says that unweave wrote it."""
+    return metadata.get("format") == FORMAT
+
+
+def load_tensors(path: Path, *, ours: bool = True) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """The arrays and the text of a safetensors file; one of ours unless ``ours`` is False."""
     from safetensors import SafetensorError, safe_open
 
     _require_file(path)
@@ -61,7 +66,7 @@ def load_tensors(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
         raise InputError(
             f"{path} is no readable safetensors file ({_short(error)}); write it again"
         ) from error
-    if metadata.get("format") != FORMAT:
+    if ours and not is_ours(metadata):
         raise InputError(f"{path} was not written by unweave; give the original model file")
     return tensors, metadata
 
@@ -99,11 +104,8 @@ def write_npz(network: Network, path: Path) -> None:
 def read_npz(path: Path) -> Network:
     """The network in an npz file of ours; pickled arrays are refused."""
     _require_file(path)
-    try:
-        with path.open("rb") as source, np.load(source, allow_pickle=False) as file:
-            arrays = {key: file[key] for key in file.files}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise InputError(f"{path} is not a readable npz file ({_short(error)}); write it again") from error
+    with open_npz(path) as file:
+        arrays = {name: file.read(name) for name in file.names}
     if "activations" not in arrays:
         raise InputError(f"{path} has no array 'activations'; give a file written by unweave")
     names = [str(name) for name in np.atleast_1d(arrays["activations"])]

@@ -22,7 +22,7 @@ from unweave.version import __version__
 
 OPSET = 17
 IR_VERSION = 8
-_ACTIVATIONS_KEY = "unweave.core.activations"
+_ACTIVATIONS_KEY = "unweave.activations"
 
 
 def write_onnx(network: Network, path: Path, dtype: str = "float64") -> None:

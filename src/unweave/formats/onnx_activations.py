@@ -1,4 +1,4 @@
-"""Activations as ONNX nodes that onnxruntime can run in the precision asked for.
+"""Activations in ONNX: which operators are activations, and nodes that onnxruntime runs in the precision asked for.
 
 onnxruntime has no float64 kernels for Erf, Gelu, Softplus and Elu, and the parameters of LeakyRelu and Elu
 are float32 attributes. In float64 those are composed from elementary nodes that do have kernels; in float32
@@ -8,6 +8,7 @@ the standard nodes are written, which every reader knows.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,24 @@ import numpy as np
 from unweave.core.activation_table import SELU_ALPHA, SELU_SCALE
 from unweave.core.activations import split_name
 from unweave.core.errors import ExportError
+
+ACTIVATIONS = {
+    "Relu": "relu",
+    "Tanh": "tanh",
+    "Sigmoid": "sigmoid",
+    "Exp": "exp",
+    "Erf": "erf",
+    "Softplus": "softplus",
+    "Gelu": "gelu",
+    "HardSwish": "hardswish",
+    "Mish": "mish",
+    "Softsign": "softsign",
+}
+PARAMETRIC = {"LeakyRelu": ("leaky_relu", 0.01), "Elu": ("elu", 1.0), "Celu": ("celu", 1.0)}
+"""Activations with an attribute ``alpha``, and what it is when not given."""
+UNIT_BY_UNIT = {*ACTIVATIONS, *PARAMETRIC, "HardSigmoid", "Selu", "Identity"}
+ROUNDED_BY_RUNTIME = {"Gelu", "Erf"}
+"""Evaluated by onnxruntime with float32 constants even in float64 graphs."""
 
 # log(erfc(z) exp(z^2) / t) as a polynomial in 2 t - 1 with t = 2 / (2 + z), z >= 0: the Chebyshev series
 # computed with 40 digits, cut at degree 24 and rewritten in powers. erfc follows to 6e-16.
@@ -93,6 +112,10 @@ def write_activation(writer: NodeWriter, name: str, z: str) -> str:
 
 def _identity(w: NodeWriter, z: str) -> str:
     return z
+
+
+def _plain(operator: str) -> Callable[[NodeWriter, str], str]:
+    return lambda w, z: w.op(operator, z)
 
 
 def _step(w: NodeWriter, z: str) -> str:
@@ -211,12 +234,9 @@ def _erfc_of_modulus(w: NodeWriter, z: str) -> str:
     return w.op("Mul", w.op("Mul", t, w.op("Exp", value)), decay)
 
 
-_WRITERS = {
+_WRITERS: dict[str, Callable[..., str]] = {
     "identity": _identity,
-    "relu": lambda w, z: w.op("Relu", z),
-    "tanh": lambda w, z: w.op("Tanh", z),
-    "sigmoid": lambda w, z: w.op("Sigmoid", z),
-    "exp": lambda w, z: w.op("Exp", z),
+    **{ACTIVATIONS[op]: _plain(op) for op in ("Relu", "Tanh", "Sigmoid", "Exp")},
     "erf": _erf,
     "gelu": _gelu,
     "gelu_tanh": _gelu_tanh,

@@ -1,16 +1,20 @@
 """Served models as oracles: an address that answers f(x) over HTTP.
 
 ``/v2/models/NAME`` is asked in the Open Inference Protocol v2, ``/v1/models/NAME`` as TensorFlow Serving and
-KServe v1, and any other address with plain rows of JSON. Batches larger than the server accepts are halved until
-they pass, and every piece is handed on as soon as it is answered, so that a journal loses none of it.
+KServe v1, any other address with plain rows of JSON, or in the shape a template gives. Batches larger than the
+server accepts are halved until they pass; several requests may be under way at once. Every piece is handed on as soon
+as it is answered, so that a journal loses none of it.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -18,6 +22,7 @@ from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError
 from unweave.models import log_odds
 from unweave.models.http_formats import DATATYPES, Described, Format, Rows, Tensors, read_metadata
+from unweave.models.http_template import Template, parse_template
 from unweave.models.http_transport import Refused, Transport, parse_address
 from unweave.models.python_callable import as_matrix, check_size
 
@@ -47,7 +52,15 @@ class ServedModel:
     """Seconds after which a request is given up, retries and pauses included."""
     batch_size: int = 1024
     """Most rows in one request; halved where the server refuses so many."""
+    concurrency: int = 1
+    """Requests under way at the same time."""
     requests_per_second: float | None = None
+    template: Any = None
+    """The JSON of a request, as text or as lists and dictionaries, where no protocol fits: ``http_template``."""
+    output_path: str | None = None
+    """Where the answer to a template keeps the outputs: ``data.predictions.*.score``."""
+    features: tuple[str, ...] = ()
+    """Names of the inputs, for templates with records."""
     protocol: str = "auto"
     """``v2``, ``instances``, ``inputs``, or ``auto``: told from the address."""
     input_name: str | None = None
@@ -70,6 +83,7 @@ class HttpOracle:
         batch_size: int,
         fixed_batch: int | None,
         probabilities: bool,
+        concurrency: int = 1,
     ):
         self.name = name
         self.input_size = input_size
@@ -81,30 +95,64 @@ class HttpOracle:
         self._form: Format = Rows("/")
         self._batch_size, self._fixed = fixed_batch or batch_size, fixed_batch
         self._probabilities = probabilities
+        self._concurrency = concurrency
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return np.concatenate(list(self.answer_in_pieces(x)))
 
     def answer_in_pieces(self, x: np.ndarray) -> Iterator[np.ndarray]:
-        """Answers to the rows of ``x``, a request at a time."""
+        """Answers to the rows of ``x`` in order, a request at a time; the next ones are already under way."""
+        if self._concurrency == 1:
+            yield from self._one_by_one(x)
+            return
+        with ThreadPoolExecutor(self._concurrency) as pool:
+            waiting: deque[tuple[np.ndarray, Future[np.ndarray]]] = deque()
+            start = 0
+            try:
+                while waiting or start < len(x):
+                    while start < len(x) and len(waiting) < self._concurrency:
+                        piece = x[start : start + self._batch_size]
+                        waiting.append((piece, pool.submit(self._send, piece)))
+                        start += len(piece)
+                    piece, answer = waiting.popleft()
+                    try:
+                        yield self._as_outputs(answer.result())
+                    except Refused as error:
+                        self._smaller(piece, error)
+                        yield from self._one_by_one(piece)
+            finally:
+                for _, answer in waiting:
+                    answer.cancel()
+
+    def _one_by_one(self, x: np.ndarray) -> Iterator[np.ndarray]:
         start = 0
         while start < len(x):
             piece = x[start : start + self._batch_size]
             try:
                 yield self._as_outputs(self._send(piece))
             except Refused as error:
-                if error.status not in _TOO_MUCH or len(piece) == 1 or self._fixed is not None:
-                    raise
-                self._batch_size = (len(piece) + 1) // 2
+                self._smaller(piece, error)
                 continue
             start += len(piece)
+
+    def _smaller(self, piece: np.ndarray, error: Refused) -> None:
+        """Half as many rows a request from now on, unless that cannot be why the server refused."""
+        if error.status not in _TOO_MUCH or len(piece) == 1 or self._fixed is not None:
+            raise error
+        self._batch_size = min(self._batch_size, (len(piece) + 1) // 2)
 
     def probe(self, points: np.ndarray, datatype: str | None, forms: Sequence[Format]) -> None:
         """Ask the first questions: how many outputs there are, and in which precision they come.
 
         ``forms`` are the formats the server may want, likeliest first.
         """
-        raw = self._first_answers(points, forms)
+        self._form = forms[0]
+        if self._fixed is None and isinstance(forms[0], Template) and not forms[0].takes_many:
+            self._batch_size = 1
+        size = self._batch_size
+        pieces = [points[i : i + size] for i in range(0, len(points), size)]
+        raw = self._first_answers(pieces[0], forms)
+        raw = np.concatenate([raw, *(self._send(piece) for piece in pieces[1:])])
         single = raw.dtype == np.float32 if datatype is None else datatype == "FP32"
         self.dtype = "float32" if single else "float64"
         self.output_size = self._as_outputs(raw).shape[1]
@@ -118,7 +166,11 @@ class HttpOracle:
             except OracleError:
                 continue
         self._form = forms[0]
-        return self._send(points)
+        try:
+            return self._send(points)
+        except Refused as error:
+            self._smaller(points, error)
+        return np.concatenate([self._send(points[i : i + 1]) for i in range(len(points))])
 
     def _send(self, x: np.ndarray, *, once: bool = False) -> np.ndarray:
         """Raw answers to one request."""
@@ -174,6 +226,7 @@ def from_url(
         batch_size=served.batch_size,
         fixed_batch=described.batch_size,
         probabilities=served.probabilities,
+        concurrency=served.concurrency,
     )
     datatype = served.datatype or described.datatype
     num_points = 1 if datatype is not None or isinstance(forms[0], Tensors) else _NUM_PROBES
@@ -194,6 +247,10 @@ def _choose_formats(
 ) -> tuple[tuple[Format, ...], Described]:
     """How to talk to the server, likeliest first, and what it says about its input."""
     path, protocol = transport.address.path, served.protocol
+    if served.template is not None:
+        return (parse_template(served.template, path, served.output_path, served.features),), Described(
+            shape=(len(served.features),) if served.features else None
+        )
     if protocol == "v2" or (protocol == "auto" and re.search(r"/v2/models/[^/]+", path)):
         base = path.removesuffix("/infer")
         described = _describe(transport, base, name, served.input_name)
@@ -245,10 +302,13 @@ def _check(served: ServedModel) -> None:
     for what, value in (("timeout", served.timeout), ("patience", served.patience), ("rate", rate)):
         if value is not None and not value > 0:
             raise InputError(f"{what}={value}: give a positive number")
-    if served.retries < 0 or served.batch_size < 1:
+    if served.retries < 0 or served.batch_size < 1 or served.concurrency < 1:
         raise InputError(
-            f"retries={served.retries}, batch_size={served.batch_size}: give at least 0 retries and 1 row"
+            f"retries={served.retries}, batch_size={served.batch_size}, concurrency={served.concurrency}: give at "
+            f"least 0 retries, 1 row and 1 request"
         )
+    if served.template is None and (served.output_path is not None or served.features):
+        raise InputError("output_path and features go with a template; without one give output_name")
 
 
 def _both_classes(probabilities: np.ndarray) -> np.ndarray:

@@ -119,7 +119,7 @@ class Transport:
     def get(self, path: str) -> Any:
         return self._ask("GET", path, None, self._retries)
 
-    def post(self, path: str, body: Mapping[str, Any], *, once: bool = False) -> Any:
+    def post(self, path: str, body: Any, *, once: bool = False) -> Any:
         """The parsed answer to ``body``; with ``once`` nothing is sent again."""
         content = json.dumps(body, allow_nan=False).encode()
         return self._ask("POST", path, content, 0 if once else self._retries)
@@ -204,6 +204,8 @@ class Transport:
             message = f"{where} refuses us ({said}); name the variable that holds a token: --token-env NAME"
         elif status in (404, 405):
             message = f"{where} is not served ({said}); check the model's name and the path"
+        elif status == 422 and (span := _range(said)) is not None:
+            message = f"{where} takes inputs of a range only ({said}); ask inside it: --box {span}"
         elif status == 413:
             message = f"{where} finds even one question too large ({said}); raise the server's limit"
         else:
@@ -232,6 +234,16 @@ class _Blotter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         record.msg, record.args = self._redact(record.getMessage()), None
         return True
+
+
+def _range(text: str) -> str | None:
+    """The range a refusal names, ``LOW,HIGH``: "between 0 and 1", "in [-1, 1]", "ge=0 ... le=1"."""
+    number = r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)"
+    for words in (rf"between {number} and {number}", rf"\[\s*{number}\s*,\s*{number}\s*\]"):
+        found = re.search(words, text)
+        if found and float(found[1]) < float(found[2]):
+            return f"{found[1]},{found[2]}"
+    return None
 
 
 def _status(response: Any, content: bytes) -> str:

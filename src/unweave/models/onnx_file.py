@@ -19,14 +19,12 @@ import scipy.special
 from unweave.core import activations
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
+from unweave.formats.onnx_activations import ROUNDED_BY_RUNTIME, UNIT_BY_UNIT
 from unweave.models import log_odds
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-
-_ROUNDED_BY_RUNTIME = {"Gelu", "Erf"}
-_UNIT_BY_UNIT = {"Relu", "Tanh", "Sigmoid", "Erf", "Softplus", "Elu", "LeakyRelu", "Gelu", "Exp", "Identity"}
 
 
 @dataclass(frozen=True)
@@ -196,7 +194,7 @@ def _evaluator(model: ModelProto, signature: Signature, name: str) -> tuple[Call
     ]
     if signature.dtype == np.float64 and {TensorProto.FLOAT, TensorProto.FLOAT16} & set(casts):
         notes = ("the model takes float64 but casts to a lower precision inside",)
-    if signature.dtype != np.float64 or not operators & _ROUNDED_BY_RUNTIME:
+    if signature.dtype != np.float64 or not operators & ROUNDED_BY_RUNTIME:
         session = _session(model, name, required=signature.dtype != np.float64)
         if session is not None:
             return lambda x: session.run([signature.output_name], {signature.input_name: x})[0], notes
@@ -269,7 +267,7 @@ def _free_batch(model: ModelProto) -> None:
         dense = (
             node.op_type in ("Gemm", "MatMul") and node.input[0] not in weights and node.input[1] in weights
         )
-        if not (dense or node.op_type in _UNIT_BY_UNIT) or any(
+        if not (dense or node.op_type in UNIT_BY_UNIT) or any(
             a.name == "transA" and a.i for a in node.attribute
         ):
             return

@@ -15,6 +15,7 @@ from unweave.core import activations
 from unweave.core.errors import InputError
 from unweave.core.network import Network
 from unweave.formats.onnx import read_written
+from unweave.formats.onnx_activations import ACTIVATIONS, PARAMETRIC, UNIT_BY_UNIT
 from unweave.models.layer_chain import LayerChain
 from unweave.models.onnx_file import (
     Signature,
@@ -27,58 +28,12 @@ from unweave.models.onnx_file import (
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
-_ACTIVATIONS = {
-    "Erf": "erf",
-    "Exp": "exp",
-    "HardSwish": "hardswish",
-    "Mish": "mish",
-    "Relu": "relu",
-    "Sigmoid": "sigmoid",
-    "Softsign": "softsign",
-    "Tanh": "tanh",
-}
 _PASSED = {"Identity", "Dropout", "Flatten", "Reshape", "Squeeze", "Unsqueeze", "Cast", "CastLike"}
-_ELEMENTWISE = {
-    "Abs",
-    "Add",
-    "Cast",
-    "CastLike",
-    "Celu",
-    "Clip",
-    "Constant",
-    "Div",
-    "Elu",
-    "Erf",
-    "Exp",
-    "Gelu",
-    "Greater",
-    "GreaterOrEqual",
-    "HardSigmoid",
-    "HardSwish",
-    "Identity",
-    "LeakyRelu",
-    "Less",
-    "LessOrEqual",
-    "Log",
-    "Max",
-    "Min",
-    "Mish",
-    "Mul",
-    "Neg",
-    "Not",
-    "Pow",
-    "Reciprocal",
-    "Relu",
-    "Selu",
-    "Sigmoid",
-    "Sign",
-    "Softplus",
-    "Softsign",
-    "Sqrt",
-    "Sub",
-    "Tanh",
-    "Where",
-}
+_ARITHMETIC = (
+    "Abs Add Cast CastLike Clip Constant Div Greater GreaterOrEqual Less LessOrEqual Log Max Min Mul Neg Not Pow "
+    "Reciprocal Sign Sqrt Sub Where"
+)
+_ELEMENTWISE = {*UNIT_BY_UNIT, *_ARITHMETIC.split()}
 
 
 def read_onnx(source: Path | ModelProto) -> Network:
@@ -156,17 +111,16 @@ class _Walk:
 
     def _activation_name(self, node: NodeProto, options: dict[str, Any], others: list[np.ndarray]) -> str:
         kind = node.op_type
-        if kind in _ACTIVATIONS:
-            return _ACTIVATIONS[kind]
-        if kind == "Softplus":
-            return "softplus"
-        if kind in ("LeakyRelu", "Elu", "Celu"):
-            alpha = options["alpha"].f if "alpha" in options else 0.01 if kind == "LeakyRelu" else 1.0
+        if kind == "Gelu" and "approximate" in options and options["approximate"].s == b"tanh":
+            return "gelu_tanh"
+        if kind in ACTIVATIONS:
+            return ACTIVATIONS[kind]
+        if kind in PARAMETRIC:
+            name, usual = PARAMETRIC[kind]
+            alpha = options["alpha"].f if "alpha" in options else usual
             # Attributes are float32; a float64 graph computes with the rounded number, so that is its slope.
             alpha = float(str(np.float32(alpha))) if self.single else alpha
-            return f"{'leaky_relu' if kind == 'LeakyRelu' else kind.lower()}({alpha!r})"
-        if kind == "Gelu":
-            return "gelu_tanh" if "approximate" in options and options["approximate"].s == b"tanh" else "gelu"
+            return f"{name}({alpha!r})"
         if kind in _ELEMENTWISE:
             return self._recognise([node], node.output[0])[0]
         raise InputError(

@@ -14,6 +14,7 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError, UnweaveError
+from unweave.core.oracle import as_real
 
 
 @dataclass
@@ -76,7 +77,9 @@ def ask_once(function: Callable[[np.ndarray], Any], input_size: int, name: str, 
 def as_matrix(answers: Any, num_rows: int, name: str) -> np.ndarray:
     """Answers as float64 (n, outputs): (n,) becomes one column, further dimensions are flattened."""
     try:
-        values = np.asarray(answers, dtype=np.float64)
+        values = as_real(answers, name)
+    except OracleError:
+        raise
     except (TypeError, ValueError, RuntimeError) as error:
         raise OracleError(
             f"{name} did not answer with numbers ({error}); return an array (n, outputs)"

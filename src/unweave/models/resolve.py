@@ -23,8 +23,10 @@ from unweave.core.oracle import Oracle
 from unweave.models.http_model import ServedModel, from_url
 from unweave.models.python_callable import check_count, check_size, from_callable
 from unweave.models.saved_network import from_network, read_network
+from unweave.models.torch_files import is_torchscript, load_program, load_state
 
 _SAVED = {".safetensors", ".npz"}
+_KERAS = {".keras", ".h5"}
 _TORCH_PICKLES = {".pt", ".pth"}
 _PICKLES = {".pkl", ".pickle", ".joblib", *_TORCH_PICKLES}
 _ADDRESS = re.compile(r"\s*https?://", re.IGNORECASE)
@@ -65,10 +67,22 @@ def resolve(
         return from_url(model, **sizes, domain=domain)
     if isinstance(model, Network):
         return _checked(from_network(model), **sizes)
+    if _is(model, "keras", "Model"):
+        from unweave.models.keras_model import from_keras
+
+        return from_keras(model, **sizes, domain=domain)
     if _is(model, "torch.nn", "Module"):
         from unweave.models.torch_module import from_module
 
         return from_module(model, **sizes, domain=domain)
+    if _is_jax(model):
+        from unweave.models.jax_function import from_jax
+
+        return from_jax(model, one_row=_is(model, "equinox", "Module"), **sizes, domain=domain)
+    if isinstance(model, Path) and model.suffix.lower() == ".tflite":
+        from unweave.models.tflite_file import from_tflite
+
+        return from_tflite(model, **sizes, domain=domain)
     if isinstance(model, Path) or _is(model, "onnx", "ModelProto"):
         from unweave.models.onnx_file import from_onnx
 
@@ -97,6 +111,10 @@ def resolve_network(model: Any, *, allow_pickle: bool = False) -> Network:
     model = _open(model, allow_pickle)
     if isinstance(model, Network):
         return model
+    if _is(model, "keras", "Model"):
+        from unweave.models.keras_model import read_keras
+
+        return _verified(read_keras(model), model)
     if _is(model, "torch.nn", "Module"):
         from unweave.models.torch_module import read_module
 
@@ -140,21 +158,37 @@ def _open(model: Any, allow_pickle: bool) -> Any:
 
 
 def _names_file(text: str) -> bool:
-    return Path(text).exists() or Path(text).suffix.lower() in {".onnx", *_SAVED, *_PICKLES}
+    return Path(text).exists() or Path(text).suffix.lower() in {
+        ".onnx",
+        ".tflite",
+        ".pt2",
+        *_SAVED,
+        *_KERAS,
+        *_PICKLES,
+    }
 
 
 def _open_file(path: Path, allow_pickle: bool) -> Any:
     suffix = path.suffix.lower()
     if not path.exists():
-        kinds = "an .onnx, .safetensors or .npz file, module:attr or file.py:attr"
+        kinds = "an .onnx, .keras, .pt2, .tflite, .safetensors or .npz file, module:attr or file.py:attr"
         raise InputError(f"{path} does not exist; give {kinds}")
     if path.is_dir():
         raise InputError(f"{path} is a directory; give the model file inside it")
-    if suffix == ".onnx":
+    if suffix in (".onnx", ".tflite"):
         return path
+    if suffix in _KERAS:
+        from unweave.models.keras_model import load_keras
+
+        return load_keras(path, allow_pickle)
+    if suffix == ".pt2" or (suffix in _TORCH_PICKLES and is_torchscript(path)):
+        return load_program(path)
     if suffix in _SAVED:
         return read_network(path)
     if suffix in _PICKLES:
+        state = load_state(path) if suffix in _TORCH_PICKLES and not allow_pickle else None
+        if state is not None:
+            return state
         if not allow_pickle:
             raise InputError(
                 f"{path} is a pickled file, and loading it can run any code it contains; export it to ONNX, "
@@ -187,9 +221,10 @@ def _unpickle(path: Path) -> Any:
     except Exception as error:
         raise InputError(f"{path} could not be loaded ({type(error).__name__}: {error})") from error
     if isinstance(loaded, dict):
-        raise InputError(
-            f"{path} holds a dictionary (a state dict?), not a model; load it into its module first"
-        )
+        state = load_state(path) if path.suffix.lower() in _TORCH_PICKLES else None
+        if state is not None:
+            return state
+        raise InputError(f"{path} holds a dictionary, not a model; load it into its module first")
     return loaded
 
 
@@ -253,6 +288,17 @@ def _checked(oracle: Oracle, *, input_size: int | None, output_size: int | None)
     check_size(oracle.name, "input_size", input_size, oracle.input_size)
     check_size(oracle.name, "output_size", output_size, oracle.output_size)
     return oracle
+
+
+def _is_jax(model: Any) -> bool:
+    """Modules of Equinox and Flax, and functions that ``jax.jit`` has wrapped."""
+    kinds = (
+        ("equinox", "Module"),
+        ("flax.nnx", "Module"),
+        ("flax.linen", "Module"),
+        ("jax.stages", "Wrapped"),
+    )
+    return any(_is(model, module, kind) for module, kind in kinds)
 
 
 def _is(model: Any, module: str, kind: str) -> bool:

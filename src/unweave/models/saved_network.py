@@ -1,4 +1,4 @@
-"""Networks that unweave itself has written, as oracles; the formats live in ``formats.native``."""
+"""Networks in files of ours (``formats.native``), and in safetensors files of others with their config.json."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from unweave.core.network import Network
 from unweave.formats import native
 from unweave.models.python_callable import CallableOracle
+from unweave.models.torch_files import network_of_state
 
 
 def from_network(network: Network, name: str | None = None) -> CallableOracle:
@@ -17,4 +18,7 @@ def from_network(network: Network, name: str | None = None) -> CallableOracle:
 
 def read_network(path: Path) -> Network:
     """The network in a ``.safetensors`` or ``.npz`` file."""
-    return native.read_safetensors(path) if path.suffix.lower() == ".safetensors" else native.read_npz(path)
+    if path.suffix.lower() != ".safetensors":
+        return native.read_npz(path)
+    tensors, metadata = native.load_tensors(path, ours=False)
+    return native.read_safetensors(path) if native.is_ours(metadata) else network_of_state(tensors, path)

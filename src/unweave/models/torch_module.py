@@ -38,21 +38,19 @@ def from_module(
     linears = [m for m in leaves or module.modules() if isinstance(m, nn.Linear)]
     first = (leaves or list(module.children()) or [module])[0]
     if input_size is None:
-        if not linears or (
-            leaves is not None and not isinstance(first, nn.Linear | nn.Flatten | nn.Identity)
-        ):
+        input_size = _num_inputs(module, leaves, linears)
+        if input_size is None:
             raise InputError(
                 f"{name} does not begin with a linear layer, so its inputs are not known; "
                 f"pass input_size=..., or a callable that maps (n, inputs) to (n, outputs)"
             )
-        input_size = linears[0].in_features
     last = None if leaves is None else leaves[-1]
     softmax = isinstance(last, nn.Softmax | nn.LogSoftmax)
     notes = () if dtype in (torch.float32, torch.float64) else (f"the module computes in {dtype}",)
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         modes = [(part, part.training) for part in module.modules()]
-        module.eval()
+        _quieten(module)
         try:
             with torch.no_grad():
                 answers = module(torch.as_tensor(x).to(device=device, dtype=dtype))
@@ -153,7 +151,16 @@ def _sequence(module: nn.Module) -> list[nn.Module] | None:
         parts = [_sequence(child) for child in module]
         known = [part for part in parts if part is not None]
         return [leaf for part in known for leaf in part] if parts and len(known) == len(parts) else None
-    known = (nn.Linear, nn.Flatten, nn.Identity, nn.Dropout, nn.AlphaDropout, nn.BatchNorm1d, nn.Softmax)
+    known = (
+        nn.Linear,
+        nn.Flatten,
+        nn.Identity,
+        nn.Dropout,
+        nn.AlphaDropout,
+        nn.BatchNorm1d,
+        nn.LayerNorm,
+        nn.Softmax,
+    )
     if (
         isinstance(module, (*known, nn.LogSoftmax))
         or type(module).__module__ == "torch.nn.modules.activation"
@@ -165,6 +172,35 @@ def _sequence(module: nn.Module) -> list[nn.Module] | None:
 def _leaves(module: nn.Module) -> list[nn.Module]:
     children = list(module.children())
     return [leaf for child in children for leaf in _leaves(child)] if children else [module]
+
+
+def _quieten(module: nn.Module) -> None:
+    """Evaluation mode; exported programs have none, they were exported in the mode they run in."""
+    try:
+        module.eval()
+    except NotImplementedError:
+        return
+
+
+def _num_inputs(module: nn.Module, leaves: list[nn.Module] | None, linears: list[nn.Linear]) -> int | None:
+    """The width of the first layer, where layers that keep the width may stand before it; None where unknown."""
+    from torch import nn
+
+    if leaves is None:
+        if linears:
+            return linears[0].in_features
+        weights = [value for value in module.state_dict().values() if value.ndim == 2]
+        return int(weights[0].shape[1]) if weights else None
+    for leaf in leaves:
+        if isinstance(leaf, nn.Linear):
+            return leaf.in_features
+        if isinstance(leaf, nn.BatchNorm1d):
+            return leaf.num_features
+        if isinstance(leaf, nn.LayerNorm):
+            return int(np.prod(leaf.normalized_shape))
+        if not isinstance(leaf, nn.Flatten | nn.Identity | nn.Dropout):
+            return None
+    return None
 
 
 def _keeps_width(leaves: list[nn.Module], last: nn.Linear) -> bool:

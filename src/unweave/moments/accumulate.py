@@ -55,7 +55,7 @@ def accumulate(
     Parameters
     ----------
     source
-        Arrays ``(x, y)``, a path, an opened ``samples.sources.Source``, an iterable of ``(x, y)`` chunks, or a
+        Arrays ``(x, y)``, a path, an opened ``evidence.sources.Source``, an iterable of ``(x, y)`` chunks, or a
         sequence of pieces.
     baseline
         Taken off y and put back into the tensors (``HermiteMoments``).

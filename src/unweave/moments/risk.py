@@ -15,7 +15,7 @@ import numpy as np
 
 from unweave.algebra.symmetric import multi_indices, multiplicities, powers
 from unweave.moments.population import ReluUnits, relu_coefficients
-from unweave.solve.levenberg_marquardt import Minimum, Settings, minimise
+from unweave.solve.descend import Minimum, Settings, minimise
 
 
 @dataclass(frozen=True)

@@ -89,28 +89,6 @@ def estimate_hessians(
     return (4 * near - far) / 3
 
 
-def second_differences(
-    meter: Meter, points: np.ndarray, directions: np.ndarray, differences: Differences
-) -> np.ndarray:
-    """``u' Hess f(x) u`` (n, k, outputs) for unit directions (k, d): two or four questions each, and one a
-    point.
-    """
-    h, origin = differences.second, np.zeros((1, meter.input_size))
-    steps = [origin, h * directions, -h * directions]
-    if differences.scheme == "forward":
-        steps = [origin, h * directions, 2 * h * directions]
-    elif differences.scheme == "richardson":
-        steps += [2 * h * directions, -2 * h * directions]
-    values = _ask(meter, points, np.concatenate(steps))
-    centre, parts = values[:, :1], np.split(values[:, 1:], len(steps) - 1, axis=1)
-    if differences.scheme == "forward":
-        return (parts[1] - 2 * parts[0] + centre) / h**2
-    near = (parts[0] - 2 * centre + parts[1]) / h**2
-    if differences.scheme == "central":
-        return near
-    return (4 * near - (parts[2] - 2 * centre + parts[3]) / (4 * h**2)) / 3
-
-
 def estimate_length(
     meter: Meter, precision: Precision, points: np.ndarray, rng: np.random.Generator, *, longest: float = 1.0
 ) -> float:

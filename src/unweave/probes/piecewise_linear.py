@@ -21,7 +21,8 @@ def is_piecewise_linear(
     # the domain may reach over many scales; stay with the half of the points nearest to its middle
     middle = np.median(starts, axis=0)
     starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
-    towards = starts[::-1] - starts + 1e-3 * rng.standard_normal(starts.shape)
+    aside = 1e-3 * np.minimum(np.std(starts, axis=0), 1.0)
+    towards = starts[::-1] - starts + aside * rng.standard_normal(starts.shape)
     # the error of a rounded answer is at most half a step, so that no bend of a straight segment exceeds one
     slack, reach = (4, 14) if precision.kind == "rounded" else (50, 5)
     length = np.clip(reach * np.sqrt(slack * precision.relative), 1e-4, 0.25)

@@ -14,7 +14,8 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.network import Network
-from unweave.solve.levenberg_marquardt import Settings, fit_network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_network
 
 NUM_REFINED = 12
 """How many grid points are refined: every fifth of the best."""

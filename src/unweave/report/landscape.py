@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from unweave.core.errors import InputError
+from unweave.core.errors import ExportError, InputError
 from unweave.report.canvas import (
     BLUE,
     GRID,
@@ -60,6 +61,19 @@ def landscape(grid: Grid) -> Figure:
     _draw_probability(add_axes(figure, 2, 1, 1, grid="y"), grid, cells, varying[0])
     _draw_signs(add_axes(figure, 2, 1, 2, grid="y"), grid, varying[0])
     return figure
+
+
+@in_house_style
+def draw_landscape(grid: Grid, path: str | Path) -> None:
+    """Write the figure to ``path`` (.svg, .pdf or .png); the same results give the same file, without a date."""
+    path = Path(path)
+    figure = landscape(grid)
+    try:
+        figure.savefig(path, dpi=200, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except (OSError, ValueError) as error:
+        raise ExportError(
+            f"{path}: {error}; give a name that ends in .svg in a folder that exists"
+        ) from error
 
 
 def _draw_probability(axes: Axes, grid: Grid, cells: Sequence[Any], axis: str) -> None:

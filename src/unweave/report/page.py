@@ -22,6 +22,9 @@ from unweave.report.repeat import command, python_call
 from unweave.version import __version__
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+    from markupsafe import Markup
+
     from unweave.comparison import Comparison
     from unweave.result import Identification
 
@@ -60,6 +63,23 @@ class Picture:
     caption: str
 
 
+def open_template(*packages: str) -> tuple[Template, Markup]:
+    """``page.html`` of the first package, and the styles of all that have one; what is included may be in any."""
+    try:
+        from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+        from markupsafe import Markup, escape
+    except ImportError as error:
+        raise MissingExtra("jinja2", "report") from error
+    loader = ChoiceLoader([PackageLoader(package, "") for package in packages])
+    environment = Environment(autoescape=True, undefined=StrictUndefined, loader=loader)
+    environment.filters["whole"] = lambda text: Markup(
+        _NUMBER.sub(r'<span class="n">\g<0></span>', str(escape(text)))
+    )
+    styles = [resources.files(package).joinpath("page.css") for package in reversed(packages)]
+    style = "".join(file.read_text("utf-8") for file in styles if file.is_file())
+    return environment.get_template("page.html"), Markup(style)
+
+
 def write_page(found: Identification, path: Path, reference: Any = None) -> None:
     """Write the page of ``found`` to ``path``."""
     path.write_text(render_page(found, reference), encoding="utf-8")
@@ -67,22 +87,14 @@ def write_page(found: Identification, path: Path, reference: Any = None) -> None
 
 def render_page(found: Identification, reference: Any = None) -> str:
     """The page of ``found`` as text; ``reference`` is a network to draw beside what was found."""
-    try:
-        from jinja2 import Environment, StrictUndefined
-        from markupsafe import Markup, escape
-    except ImportError as error:
-        raise MissingExtra("jinja2", "report") from error
-    files = resources.files("unweave.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters["whole"] = lambda text: Markup(
-        _NUMBER.sub(r'<span class="n">\g<0></span>', str(escape(text)))
-    )
-    template = environment.from_string(files.joinpath("page.html").read_text(encoding="utf-8"))
+    template, style = open_template("unweave.report")
+    from markupsafe import Markup
+
     comparison = _compare(found, reference)
     name = found.model_name or "a model"
     return template.render(
         title=f"{found.outcome}: {name}",
-        style=Markup(files.joinpath("page.css").read_text(encoding="utf-8")),
+        style=style,
         tone=_TONES[found.outcome],
         outcome=str(found.outcome).capitalize(),
         headline=words.headline(found),

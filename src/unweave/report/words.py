@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from unweave.core.errors import Outcome
-from unweave.result import unseen_symmetries
+from unweave.core.network import unseen_symmetries
 
 if TYPE_CHECKING:
     from unweave.result import Identification
@@ -103,9 +103,6 @@ def verified(found: Identification) -> list[str]:
         f"With 95 % confidence the error is larger than that on at most {100 * c.fraction_outside:.1f} % of the "
         f"{'distribution the rows come from' if rows else 'domain'}.",
     ]
-    if "held_out_noise_ratio" in c.checks:
-        ratio = c.checks["held_out_noise_ratio"]
-        lines.append(f"The errors on the held-out rows are {ratio:.2f} times the stated noise of one answer.")
     if c.max_standard_error is not None:
         lines.append(
             "The answers determine every unit's parameters to a relative standard error of "
@@ -113,33 +110,7 @@ def verified(found: Identification) -> list[str]:
             if c.max_standard_error < 1e-2
             else f"The worst unit is determined to a relative standard error of {c.max_standard_error:.1e} only."
         )
-    for name, place in (
-        ("points_beside_kinks", "next to the units' kinks"),
-        ("points_at_scales", "near and far"),
-    ):
-        if f"num_{name}" in c.checks:
-            lines.append(
-                f"{c.checks[f'num_{name}']:,.0f} further points {place}: largest error "
-                f"{c.checks[f'max_error_{name}']:.1e}."
-            )
-    if "num_unexplained_kinks" in c.checks:
-        open_kinks, num_lines = c.checks["num_unexplained_kinks"], c.checks["num_fresh_lines"]
-        word = "every kink is" if open_kinks == 0 else f"{open_kinks:.0f} kinks are not"
-        lines.append(f"Along {num_lines:.0f} fresh lines {word} explained by the network.")
-    if "num_face_points" in c.checks:
-        share = c.checks.get("max_error_at_faces", 0.0)
-        lines.append(
-            f"At {c.checks['num_face_points']:.0f} points of the recovered faces the model "
-            + (
-                "switches as the network does."
-                if share == 0
-                else f"does not switch in {share:.0%} of the cases."
-            )
-        )
-    told = ("points_beside_kinks", "points_at_scales", "kinks", "fresh_lines", "face", "held_out_noise_ratio")
-    for name, value in c.checks.items():
-        if not any(word in name for word in told):
-            lines.append(f"{name.replace('_', ' ').capitalize()}: {value:.3g}.")
+    lines += [_sentence(check.words) for check in c.checks if check.words]
     return lines
 
 

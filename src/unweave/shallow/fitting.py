@@ -22,7 +22,7 @@ from unweave.shallow import gradient_descent, quadratic, trust_region
 from unweave.shallow.global_minimum import GlobalCertificate, Verdict, certify_point
 from unweave.shallow.loss import LocalLoss, ShallowLoss, check_samples
 from unweave.shallow.steps import fit_shallow
-from unweave.solve.levenberg_marquardt import Settings
+from unweave.solve.descend import Settings
 
 METHODS = ("auto", "closed-form", "levenberg-marquardt", "trust-region", "descent", "perturbed-descent")
 Progress = Callable[[str, float, float, float | None], None]

@@ -50,10 +50,6 @@ class CellSummary:
     num_undecided: int
     seconds: float
 
-    @property
-    def decided(self) -> float:
-        return 1 - self.num_undecided / max(self.num_runs, 1)
-
 
 @dataclass(frozen=True, eq=False)
 class LandscapeGrid:

@@ -36,7 +36,8 @@ class LogisticFit:
         return self.plateau * expit(self.slope * (np.asarray(t) - self.crossing))
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Numbers; None for an end of the interval that the grid does not reach."""
+        return {key: value if np.isfinite(value) else None for key, value in asdict(self).items()}
 
     def __str__(self) -> str:
         return f"{self.crossing:.2f} (95 %: {self.low:.2f} to {self.high:.2f})"

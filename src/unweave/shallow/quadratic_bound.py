@@ -26,8 +26,6 @@ class GapBound:
 
     gap: float | None
     reason: str
-    stationarity: float
-    """``|S|_F``."""
     least_singular_value: float | None = None
 
 
@@ -43,20 +41,19 @@ def bound_gap(here: LocalLoss) -> GapBound:
     slack = ROUNDING * (d + here.loss.width + 4) * float(np.mean(form * squares))
     slack += ROUNDING * float(np.mean(np.abs(r) * squares)) * np.sqrt(n)
     if min(n, num_forms(d)) ** 2 + n * d > LARGEST_DESIGN or n * num_forms(d) > 4 * LARGEST_DESIGN:
-        return GapBound(None, f"{n} samples of {d} inputs are too many for the singular values", size)
+        return GapBound(None, f"{n} samples of {d} inputs are too many for the singular values")
     least = least_singular_value(x)
     free = None
     if least is not None:
         free = GapBound(
             n * (size + slack) ** 2 / (2 * least.lower**2),
             f"Lemma 6.1: n |S|^2/(2 s^2) with |S| = {size:.1e}, s = {least.lower:.1e}",
-            size,
             least.lower,
         )
     cone = None if here.loss.output is None else _cone_bound(here, s_matrix, slack)
     found = [bound for bound in (free, cone) if bound is not None and bound.gap is not None]
     if not found:
-        return GapBound(None, "rounding hides which singular values of the design are zero", size)
+        return GapBound(None, "rounding hides which singular values of the design are zero")
     return min(found, key=lambda bound: bound.gap if bound.gap is not None else np.inf)
 
 
@@ -78,4 +75,4 @@ def _cone_bound(here: LocalLoss, s_matrix: np.ndarray, slack: float) -> GapBound
     inner = float(np.sum(gradient * matrix)) + slack * float(np.trace(matrix))
     gap = max(inner, 0.0) + max(-lowest, 0.0) * trace
     reason = f"output weights of one sign: <S, M> = {inner:.1e}, least eigenvalue of S {lowest:.1e}"
-    return GapBound(gap, reason, float(np.linalg.norm(s_matrix)))
+    return GapBound(gap, reason)

@@ -1,17 +1,19 @@
 """Levenberg-Marquardt for a stack of shallow networks at once, each run with its own data and damping.
 
 The step is that of ``shallow.steps`` (dual where parameters outnumber samples, primal otherwise) without geodesic
-acceleration, Nielsen's damping as in ``levenberg_marquardt``. Small systems by the hundred are what a landscape needs:
-one call of LAPACK for all runs, and runs leave the stack as they end.
+acceleration; what it promises and Nielsen's damping are those of ``solve.step``. Small systems by the hundred are what
+a landscape needs: one call of LAPACK for all runs, and runs leave the stack as they end.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from unweave.shallow.loss import LocalLoss, ShallowLoss
+from unweave.solve.step import eased, propose
 
 LARGEST_DAMPING = 1e12
 """Steps this much damped move nothing; more would only overflow."""
@@ -43,7 +45,7 @@ def minimise_stack(loss: ShallowLoss, start: np.ndarray, settings: StackSettings
     """Minimise every run of a stack (B, p)."""
     s = StackSettings() if settings is None else settings
     theta = np.array(start, dtype=np.float64)
-    count = len(theta)
+    count, n = len(theta), loss.num_samples
     floor = s.target * np.mean(loss.y**2, axis=-1) / 2
     damping, growth = np.full(count, s.damping), np.full(count, 2.0)
     quiet, steps = np.zeros(count, dtype=int), np.zeros(count, dtype=int)
@@ -56,23 +58,18 @@ def minimise_stack(loss: ShallowLoss, start: np.ndarray, settings: StackSettings
         if not len(active):
             break
         here = part.at(theta[active])
-        unit = _mean_square(here)
-        shift = damping[active] * unit
-        move, predicted = _step(here, shift)
-        reach = 2.0 * (1.0 + np.linalg.norm(theta[active], axis=1))
-        length = np.linalg.norm(move, axis=1)
-        move *= np.minimum(1.0, reach / np.maximum(length, 1e-300))[:, None]
-        before = here.value
+        shift = damping[active] * _mean_square(here)
         with np.errstate(over="ignore", invalid="ignore"):
-            after = part.value(theta[active] + move)
-            after = np.where(np.isfinite(after), after, np.inf)
+            trial, squares, promised = propose(
+                here.theta, here.residual, _damped(here, shift), here.push, part.residual, np
+            )
+        before, after = here.value, np.where(np.isfinite(squares), squares / (2 * n), np.inf)
         good = after < before
-        ratio = np.clip((before - np.minimum(after, 10 * before)) / np.maximum(predicted, 1e-300), -1.0, 1.0)
-        theta[active] += np.where(good[:, None], move, 0.0)
+        gained = (before - np.minimum(after, 10 * before)) / np.maximum(promised / (2 * n), 1e-300)
+        theta[active] = np.where(good[:, None], trial, here.theta)
         value[active] = np.where(good, after, before)
-        eased = damping[active] * np.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
         damped = np.minimum(damping[active] * growth[active], LARGEST_DAMPING)
-        damping[active] = np.where(good, np.maximum(eased, 1e-14), damped)
+        damping[active] = np.where(good, eased(damping[active], np.maximum(gained, -1.0), 1e-14, np), damped)
         growth[active] = np.where(good, 2.0, np.minimum(2 * growth[active], LARGEST_DAMPING))
         slow = ~good | (before - after < s.gain * before)
         quiet[active] = np.where(slow, quiet[active] + 1, 0)
@@ -80,21 +77,17 @@ def minimise_stack(loss: ShallowLoss, start: np.ndarray, settings: StackSettings
     return StackEnd(theta, value, steps)
 
 
-def _step(here: LocalLoss, shift: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The damped steps and the gains of the loss they promise."""
-    loss, n = here.loss, here.loss.num_samples
-    if n <= loss.num_parameters:
+def _damped(here: LocalLoss, shift: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """``b -> (J'J + shift I)^-1 J'b`` of every run."""
+    n, size = here.loss.num_samples, here.loss.num_parameters
+    if n <= size:
         matrix = here.gram()
         matrix[:, np.arange(n), np.arange(n)] += shift[:, None]
-        move = -here.pull(np.linalg.solve(matrix, here.residual[..., None])[..., 0])
-    else:
-        jacobian = here.jacobian()
-        matrix = np.swapaxes(jacobian, -1, -2) @ jacobian
-        size = loss.num_parameters
-        matrix[:, np.arange(size), np.arange(size)] += shift[:, None]
-        move = -np.linalg.solve(matrix, n * here.gradient[..., None])[..., 0]
-    predicted = np.sum(move * (shift[:, None] * move / n - here.gradient), axis=1) / 2
-    return move, predicted
+        return lambda b: here.pull(np.linalg.solve(matrix, b[..., None])[..., 0])
+    jacobian = here.jacobian()
+    matrix = np.swapaxes(jacobian, -1, -2) @ jacobian
+    matrix[:, np.arange(size), np.arange(size)] += shift[:, None]
+    return lambda b: np.linalg.solve(matrix, here.pull(b)[..., None])[..., 0]
 
 
 def _mean_square(here: LocalLoss) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Levenberg-Marquardt steps for a shallow network, in whichever system fits: dual, primal or matrix-free.
 
-The loop and the damping are those of ``levenberg_marquardt.descend``; only the damped least-squares solve differs.
+The loop and the damping are those of ``solve.descend``; only the damped least-squares solve differs.
 *Dual* (n x n, for n <= p) uses the Gram matrix by its Khatri-Rao formula and never forms the Jacobian. *Primal*
 (p x p) forms it. *Matrix-free* solves by conjugate gradients with one pass over the data a product.
 """
@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from unweave.algebra.conjugate_gradients import conjugate_gradients
 from unweave.shallow.loss import LocalLoss, ShallowLoss
-from unweave.solve.host import Solve, Step
-from unweave.solve.levenberg_marquardt import Minimum, Settings, descend
+from unweave.solve.descend import Minimum, Settings, descend
+from unweave.solve.step import Solve, Step, factorise
 
 LARGEST_SYSTEM = 3000
 """Neither Gram matrix is factored beyond this size."""
@@ -44,10 +43,7 @@ def fit_shallow(
     """Minimise the loss from ``start``; ``watch`` sees every accepted point."""
     chosen = choose_system(loss.num_samples, loss.num_parameters) if system is None else system
     scale = float(np.sqrt(np.mean(loss.y**2))) or 1.0
-    with np.errstate(over="ignore", invalid="ignore"):
-        return descend(
-            ShallowProblem(loss, chosen, watch), np.array(start, dtype=np.float64), scale, settings
-        )
+    return descend(ShallowProblem(loss, chosen, watch), np.array(start, dtype=np.float64), scale, settings)
 
 
 class ShallowProblem:
@@ -92,15 +88,11 @@ class ShallowExpansion(Step):
                 return here.pull(here.push(v)) + shift * v
 
             return lambda b: conjugate_gradients(multiply, here.pull(b), enough=ENOUGH)
-        matrix = self._matrix.copy(order="F")
-        matrix[np.diag_indices_from(matrix)] += shift
-        try:
-            factor = cho_factor(matrix, lower=True, overwrite_a=True, check_finite=False)
-        except LinAlgError:
+        inverse = factorise(self._matrix, shift)
+        if inverse is None:
             return None
-        if self._jacobian is None:
-            return lambda b: here.pull(cho_solve(factor, b, check_finite=False))
-        return lambda b: cho_solve(factor, here.pull(b), check_finite=False)
+        dual = self._jacobian is None
+        return lambda b: here.pull(inverse(b)) if dual else inverse(here.pull(b))
 
 
 def _mean_square(here: LocalLoss) -> float:

@@ -157,25 +157,6 @@ def run_piece(recipe: Recipe, cell: Cell, teachers: tuple[int, ...]) -> list[Run
     ]
 
 
-def trace_descent(
-    recipe: Recipe, cell: Cell, teacher: int = 0, *, every: int = 100
-) -> tuple[np.ndarray, np.ndarray]:
-    """``sqrt(L)`` of plain descent against its steps, (steps,) and (steps, starts): figure 4 of the paper.
-
-    Runs for ``recipe.descent_steps`` with the constant ``recipe.step``, in double precision, without a polish.
-    """
-    x, y = draw_teacher(recipe, cell, teacher)
-    starts = [draw_start(recipe, cell, teacher, s) for s in range(recipe.num_starts)]
-    weights, output = (np.array(values) for values in zip(*starts, strict=True))
-    stack = np.repeat(x[None], len(starts), axis=0), np.repeat(y[None], len(starts), axis=0)
-    loss = ShallowLoss(*stack, act.get(recipe.activation), cell.k, None if recipe.train_output else output)
-    settings = gradient_descent.DescentSettings(
-        max_steps=recipe.descent_steps, step=recipe.step, target=1e-24
-    )
-    end = gradient_descent.descend_stack(loss, loss.join(weights, output), settings, every=every)
-    return every * np.arange(len(end.history)), np.sqrt(end.history)
-
-
 def _descend(recipe: Recipe, loss: ShallowLoss, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first phase, which decides the basin; single precision is enough for it."""
     if recipe.solver == "levenberg-marquardt":

@@ -1,4 +1,4 @@
-"""The steps of Levenberg-Marquardt on an accelerator: the formulas of ``levenberg_marquardt`` under ``jit``.
+"""The steps of Levenberg-Marquardt on an accelerator: the formulas of ``step`` under ``jit``.
 
 One function expands the problem at a point (residual, Jacobian, normal matrix), one proposes a damped and
 bent step from it. They are compiled once a layout and number of points; everything stays on the device, in
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unweave.solve.layout import Layout
+from unweave.solve.step import propose
 
 COMPILER = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 """Compilation in a fifth of the time: in float64 the library's own choice of kernel is as fast as a tuned one."""
@@ -106,9 +107,9 @@ class AcceleratedExpansion:
         import jax
 
         with jax.enable_x64(True):
-            _, propose = _compiled()
+            _, propose_step = _compiled()
             bend = longest_bend if geodesic else 0.0
-            trial, loss, predicted = propose(
+            trial, loss, predicted = propose_step(
                 self._layout, *self._data, *self._parts, damping, difference, bend
             )
             loss = float(loss)
@@ -140,24 +141,20 @@ def formulas():
         zero = jnp.zeros((jacobian.shape[1],) * 2, dtype=jacobian.dtype)
         return jax.lax.linalg.symmetric_product(jacobian.T, zero, symmetrize_output=True)
 
-    def propose(layout, x, y, mask, theta, r, jacobian, matrix, gradient, damping, difference, longest_bend):
+    def propose_step(layout, x, y, mask, theta, r, jacobian, matrix, gradient, damping, difference, bend):
         unit = jnp.maximum(jnp.trace(matrix) / jnp.sum(mask), 1e-300)
         factor = cho_factor(matrix + damping * unit * jnp.eye(len(gradient)), lower=True)
-        v = -cho_solve(factor, gradient)
-        length, reach = jnp.linalg.norm(v), 2.0 * (1.0 + jnp.linalg.norm(theta))
-        v = v * jnp.minimum(1.0, reach / jnp.maximum(length, 1e-300))
-        predicted = v @ (damping * unit * v - gradient)
+        trial, loss, predicted = propose(
+            theta,
+            r,
+            lambda b: cho_solve(factor, jacobian.T @ b),
+            lambda v: jacobian @ v,
+            lambda at: (layout.forward(at, x, jnp) - y).ravel(),
+            jnp,
+            difference=difference,
+            longest_bend=bend,
+        )
+        loss = jnp.where(jnp.isnan(loss), jnp.inf, loss)
+        return trial, jnp.where(jnp.isnan(predicted), jnp.nan, loss), predicted
 
-        def residual(at):
-            return (layout.forward(at, x, jnp) - y).ravel()
-
-        curvature = (2 / difference) * ((residual(theta + difference * v) - r) / difference - jacobian @ v)
-        bend = -cho_solve(factor, jacobian.T @ curvature)
-        gentle = jnp.linalg.norm(bend) < longest_bend * jnp.linalg.norm(v)
-        trial = theta + v + jnp.where(gentle, 0.5 * bend, 0.0)
-        after = residual(trial)
-        loss = after @ after
-        loss = jnp.where(jnp.isnan(v).any(), jnp.nan, jnp.where(jnp.isnan(loss), jnp.inf, loss))
-        return trial, loss, predicted
-
-    return expand, propose
+    return expand, propose_step

@@ -44,7 +44,9 @@ def _memory(accelerated: bool) -> float:
 
 @lru_cache(maxsize=1)
 def has_accelerator() -> bool:
-    """Whether JAX sees anything but the CPU."""
-    import jax
-
+    """Whether JAX is installed and sees anything but the CPU."""
+    try:
+        import jax
+    except ImportError:
+        return False
     return jax.default_backend() != "cpu"

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.algebra.conjugate_gradients import conjugate_gradients
-from unweave.solve.host import Residual, Solve, Step
 from unweave.solve.layout import Layout
+from unweave.solve.step import Residual, Solve, Step
 
 WORTH, WORTH_HARD = 600, 1500
 """Parameters from which such steps are cheaper than exact ones; of bent outputs, and of three hidden layers and more,
@@ -83,7 +83,7 @@ class Passes:
 
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, dtype: type):
         self.layout, self._dtype = layout, dtype
-        self._weights, self._inputs, self._slopes = [], [], []
+        self._weights, self.inputs, self._slopes = [], [], []
         features, ones = x, np.ones((len(x), 1))
         h = x
         for layer, activation in enumerate(layout.activations):
@@ -92,7 +92,7 @@ class Passes:
             # of the inputs of a layer, x comes last and does not move
             num_moving = layout.fan_ins[layer] - (len(x[0]) if layout.skips or layer == 0 else 0)
             self._weights.append(np.ascontiguousarray(block[:, :num_moving], dtype=dtype))
-            self._inputs.append(np.hstack([features, ones]).astype(dtype))
+            self.inputs.append(np.hstack([features, ones]).astype(dtype))
             self._slopes.append(activation.first(z, np).astype(dtype))
             h = activation.value(z, np)
             features = np.hstack([h, features]) if layout.skips else h
@@ -106,7 +106,7 @@ class Passes:
         v = v.astype(self._dtype)
         moving = moved = np.zeros((len(self.outputs), 0), dtype=self._dtype)
         for layer, (weights, inputs, slopes) in enumerate(
-            zip(self._weights, self._inputs, self._slopes, strict=True)
+            zip(self._weights, self.inputs, self._slopes, strict=True)
         ):
             moved = inputs @ self.layout.block(v, layer).T
             if layer:
@@ -122,30 +122,46 @@ class Passes:
         flow = r.reshape(self.outputs.shape).astype(self._dtype)
         if self._affine is not None:
             flow = flow - self._affine.part(flow)
-        pieces = [d.T @ i for d, i in zip(self._deltas(flow), self._inputs, strict=True)]
+        pieces = [d.T @ i for d, i in zip(self._deltas(flow), self.inputs, strict=True)]
         return np.concatenate([p.ravel() for p in pieces]).astype(np.float64)
 
     def unit_blocks(self) -> list[np.ndarray]:
         """Each unit's own block of ``J'J``, (units, inputs + 1, inputs + 1) a layer, from enough of the points."""
-        num_points, num_outputs = self.outputs.shape
-        widest = max(inputs.shape[1] for inputs in self._inputs)
-        rows = slice(None, None, max(num_points // (ROWS * widest), 1))
-        share = num_points / len(self.outputs[rows])
-        inputs = [i[rows] for i in self._inputs]
-        affine = None if self._affine is None else _Affine(inputs[0][:, :-1], self._dtype)
+        rows, share = self.enough_rows()
+        inputs = [i[rows] for i in self.inputs]
+        if self._affine is None:
+            scaled = zip(inputs, self.reaches(rows), strict=True)
+            return [np.stack([share * _gram(r[:, None] * i) for r in reach.T]) for i, reach in scaled]
+        affine = _Affine(inputs[0][:, :-1], self._dtype)
         blocks = [
             np.zeros((s.shape[1], i.shape[1], i.shape[1])) for s, i in zip(self._slopes, inputs, strict=True)
         ]
-        for k in range(num_outputs):
-            flow = np.zeros((len(inputs[0]), num_outputs), dtype=self._dtype)
-            flow[:, k] = 1.0
-            for layer, deltas in enumerate(self._deltas(flow, rows)):
+        for k in range(self.outputs.shape[1]):
+            for layer, deltas in enumerate(self._deltas(self._only(k, rows), rows)):
                 for unit, delta in enumerate(deltas.T):
                     own = delta[:, None] * inputs[layer]
-                    if affine is not None:
-                        own -= affine.part(own)
-                    blocks[layer][unit] += share * (own.T @ own)
+                    blocks[layer][unit] += share * _gram(own - affine.part(own))
         return blocks
+
+    def reaches(self, rows: slice = slice(None), weights: np.ndarray | None = None) -> list[np.ndarray]:
+        """How far a unit's argument moves all (weighted) outputs together, (points, units) a layer."""
+        squares = [np.zeros((len(self.outputs[rows]), s.shape[1]), dtype=self._dtype) for s in self._slopes]
+        for k in range(self.outputs.shape[1]):
+            flow = self._only(k, rows) if weights is None else self._only(k, rows) * weights[rows]
+            squares = [s + d**2 for s, d in zip(squares, self._deltas(flow, rows), strict=True)]
+        return [np.sqrt(s) for s in squares]
+
+    def enough_rows(self) -> tuple[slice, float]:
+        """Points that tell the blocks of units, and how many each of them stands for."""
+        num_points = len(self.outputs)
+        widest = max(inputs.shape[1] for inputs in self.inputs)
+        rows = slice(None, None, max(num_points // (ROWS * widest), 1))
+        return rows, num_points / len(self.outputs[rows])
+
+    def _only(self, output: int, rows: slice) -> np.ndarray:
+        flow = np.zeros_like(self.outputs[rows], dtype=self._dtype)
+        flow[:, output] = 1.0
+        return flow
 
     def _deltas(self, flow: np.ndarray, rows: slice = slice(None)) -> list[np.ndarray]:
         """What flows back to the pre-activations of every layer from the outputs."""
@@ -157,6 +173,10 @@ class Passes:
             if rest.shape[1]:
                 flow += rest
         return deltas[::-1]
+
+
+def _gram(rows: np.ndarray) -> np.ndarray:
+    return rows.T @ rows
 
 
 class _Affine:

@@ -15,8 +15,9 @@ import numpy as np
 import scipy.linalg
 
 from unweave.core.network import Network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Settings, fit_layout, spread_of
 from unweave.solve.normal import double_precision, expand_normally
 
 LARGE = 600

@@ -1,7 +1,7 @@
 """Several starts of one layout side by side on an accelerator: the steps of ``accelerated`` under ``vmap``.
 
 A small fit leaves most of an accelerator idle: its time is that of launching and waiting. Here every start of a batch
-takes its step at once, each with its own damping and its own end (``levenberg_marquardt.Course``). They are handed out
+takes its step at once, each with its own damping and its own end (``descend.Course``). They are handed out
 in the order in which they end, and rest when nobody asks for the next one: the first that is good enough stops the
 others.
 """
@@ -14,9 +14,10 @@ from functools import lru_cache, partial
 import numpy as np
 
 from unweave.solve.accelerated import COMPILER, AcceleratedProblem, formulas
+from unweave.solve.descend import Course, Minimum, Settings
 from unweave.solve.devices import use_accelerator
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Course, Minimum, Settings, fit_layout, spread_of
 
 MOST = 6e9
 """Multiplications in one set of normal equations up to which starts share a launch: beyond, one fills the device."""

@@ -62,7 +62,7 @@ class Form:
         if self.skips:
             return _plain(layout, parameters, self.activation, rtol)
         network = layout.network(parameters)
-        return Plain(as_sigmoid(network) if self.activation.name == "sigmoid" else network)
+        return Plain(network.as_sigmoid() if self.activation.name == "sigmoid" else network)
 
 
 @lru_cache
@@ -77,19 +77,6 @@ def even_part(activation: Activation) -> Activation:
         activation.second,
         Reflection(1.0, 0.0, 0.0),
     )
-
-
-def as_sigmoid(network: Network) -> Network:
-    """The same function with every tanh layer written as sigmoid: ``tanh(z) = 2 sigmoid(2z) - 1``."""
-    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
-    names = list(network.activations)
-    for layer in range(network.num_layers - 1):
-        if names[layer] == "tanh":
-            names[layer] = "sigmoid"
-            weights[layer], biases[layer] = 2 * weights[layer], 2 * biases[layer]
-            biases[layer + 1] = biases[layer + 1] - weights[layer + 1].sum(axis=1)
-            weights[layer + 1] = 2 * weights[layer + 1]
-    return Network(weights, biases, names)
 
 
 def _plain(layout: Layout, parameters: np.ndarray, activation: Activation, rtol: float) -> Plain | None:

@@ -13,8 +13,9 @@ from functools import partial
 
 import numpy as np
 
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout, without_affine
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.students.prune import prune
 
 NEARLY_AFFINE = 0.3

@@ -22,7 +22,7 @@ import numpy as np
 from unweave.core.engine import Here, open_engine
 from unweave.core.network import Network
 from unweave.solve.devices import fits_memory, use_accelerator
-from unweave.solve.levenberg_marquardt import spread_of
+from unweave.solve.fit import spread_of
 from unweave.solve.polish import Polished
 from unweave.solve.together import runs_together
 from unweave.students.effort import Candidate, Effort, choose_widths, widened

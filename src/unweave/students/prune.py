@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.students.surgeon import open_surgery
 
 AFFORDABLE = 2e-2

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from unweave.solve.descend import End
 from unweave.students.effort import Candidate, Effort
-from unweave.students.student import Attempt
+from unweave.students.student import Attempt, Miss
 
 UNFAIR, SMALL_WORK = 1.5, 1e12
 """Candidates rest that have had so many times the work of another, and more than this many multiplications."""
@@ -34,11 +35,11 @@ class Ranking:
 
     def record(self, candidate: Candidate, attempt: Attempt) -> None:
         self._latest[candidate] = attempt
-        if attempt.rms < NEAR_MISS and attempt.end in ("stationary", "steps"):
+        if attempt.rms < NEAR_MISS and attempt.end in (End.STATIONARY, End.STEPS):
             self._missed.add(candidate)
         num_parameters = attempt.student.layout.num_parameters
         work = float(attempt.num_steps) * attempt.num_points * num_parameters**2
-        work *= 1 if attempt.end in ("stalled", "memorised") else REFITS
+        work *= 1 if attempt.end in (End.STALLED, Miss.MEMORISED) else REFITS
         self._work[candidate] = self._work.get(candidate, 0.0) + work
 
     def _fair(self, chosen: list[Candidate]) -> list[Candidate]:

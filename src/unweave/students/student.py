@@ -11,12 +11,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.solve.descend import End, Minimum, Settings
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout, without_affine
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, spread_of
 from unweave.solve.polish import Polished, polish
 from unweave.solve.together import fit_each
 from unweave.students.forms import Form
@@ -43,6 +45,13 @@ HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 pruning it would be slow and in vain."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
+
+
+class Miss(StrEnum):
+    """Why a student that fitted its points is not the network."""
+
+    MEMORISED = "memorised"
+    SIGNS = "signs"
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,7 @@ class Attempt:
     num_points: int
     rms: float
     num_steps: int
-    end: str
+    end: End | Miss
     student: Student = field(repr=False)
     narrowed: bool = False
     """Whether the first fit was good enough to be narrowed down."""
@@ -205,11 +214,11 @@ class Task:
         student = Student(self.standard, layout, first.parameters, affine)
         rms = first.rms * scale
         attempt = Attempt(self.activation, self.widths, len(self.x), rms, first.num_steps, first.end, student)
-        if first.rms > (settings.stall_above if first.end == "steps" else settings.target):
+        if first.rms > (settings.stall_above if first.end is End.STEPS else settings.target):
             return None, attempt
         most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
         if len(self.held[0]) and student.residual(*self.held) > most * rms:
-            return None, replace(attempt, end="memorised")
+            return None, replace(attempt, end=Miss.MEMORISED)
         layout, fit = narrow_down(
             layout,
             first,
@@ -236,10 +245,10 @@ class Task:
         form = Form.of(self.activation)
         plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
         if plain is None:
-            return None, replace(attempt, end="signs")
+            return None, replace(attempt, end=Miss.SIGNS)
         polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
         if polished.rms > self._enough:
-            return None, replace(attempt, rms=polished.rms, end="signs")
+            return None, replace(attempt, rms=polished.rms, end=Miss.SIGNS)
         num_free = form.free_per_unit * sum(polished.network.hidden)
         num_free += self.standard.num_lost * polished.network.hidden[0]
         minimal = polished.null_directions.shape[1] <= num_free

@@ -25,8 +25,9 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.arguments import read_row, solve_arguments
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
@@ -42,6 +43,7 @@ from unweave.probes.far_rows import (
     split_overlap,
 )
 from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
+from unweave.probes.growth import Growth
 from unweave.solve.weighted import relative_errors, weighted_polish, weighted_system
 
 RADIUS = 1e7
@@ -57,9 +59,15 @@ class FarField:
     """See the module's docstring. ``time_limit`` bounds the fits of the second layer, in seconds a circle."""
 
     name = "far-field"
+    serves = Serves(Evidence.QUERIES, SATURATING)
 
     def __init__(self, time_limit: float = 300.0):
         self.time_limit = time_limit
+
+    def suits(self, traits: Traits) -> str | None:
+        levels_off = traits.growth in (Growth.SATURATING, Growth.UNSEEN)
+        far = traits.reach >= NEAREST and traits.exact and levels_off
+        return f"{traits.growth} and are exact" if far and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or the reason why far-out queries do not give it."""
@@ -72,7 +80,7 @@ class FarField:
             )
         reason, scales, units = "", None, 0
         for attempt in range(MAX_CIRCLES):
-            deadline = time.monotonic() + self.time_limit
+            deadline = time.monotonic() + problem.within(self.time_limit)
             run = _Run(meter, problem, attempt, reach, deadline, scales)
             finding = run.recover()
             if finding.network is not None or run.hopeless:
@@ -94,7 +102,7 @@ class _Run:
 
     def __init__(self, meter: Meter, problem: Problem, attempt: int, reach: float, deadline: float, scales):
         self.meter, self.problem, self.attempt, self.deadline = meter, problem, attempt, deadline
-        self.rng = problem.rng(100 + attempt)
+        self.rng = problem.rng("far circle", attempt)
         self.radius = min(RADIUS, 0.9 * reach)
         self.farthest = min(FARTHEST, 0.9 * reach)
         self.scales = scales

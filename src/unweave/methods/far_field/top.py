@@ -18,8 +18,9 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.solve.descend import End, Minimum, Settings, minimise
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout, minimise, spread_of
 from unweave.students.prune import prune
 
 Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
@@ -89,7 +90,7 @@ def fit_top(
             values = np.concatenate([values, more_values])
         thorough = exhausted or len(patterns) >= max_vertices
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
-            if fit.end == "steps" and accept < fit.rms < PROMISING:
+            if fit.end is End.STEPS and accept < fit.rms < PROMISING:
                 settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
                 fit = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
             if fit.rms > accept:

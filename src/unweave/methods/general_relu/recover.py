@@ -41,7 +41,7 @@ from unweave.methods.general_relu.scalars import (
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.population import ReluUnits, population_tensor
 from unweave.moments.risk import HermiteRisk
-from unweave.solve.levenberg_marquardt import Settings
+from unweave.solve.descend import Settings
 
 RISK_ORDERS = (2, 3, 4, 5)
 MOST_JACOBIAN_NUMBERS = 60_000_000
@@ -135,87 +135,100 @@ def recover_from_moments(
         raise InputError("give packed tensors of one output; recover each output of several by itself")
     require_orders(tensors, 4)
     rng = np.random.default_rng(0) if rng is None else rng
-    size = len(tensors[1])
+    task = _Task(tensors, noises, order, num_units)
     with one_thread():
         if as_stated:
-            same = 1e-3 if noises is None else 0.3
-            directions = stated_directions(
-                tensors, size, rng, split=order, num_units=num_units, noises=noises, same=same
-            )
+            directions = task.stated(rng, order)
             units = recover_scalars(tensors, directions.vectors, split=order)
         else:
-            directions, units = _search(tensors, size, order, num_units, noises, num_starts, rng)
+            directions, units = _search(task, num_starts, rng)
         signed = fix_signs(units, tensors, offset=offset, error=_sign_error(units, tensors, noises))
-    return _judge(tensors, signed, directions, order, noises)
+    return _judge(task, signed, directions)
 
 
-def _search(
-    tensors: Sequence[np.ndarray],
-    size: int,
-    split: int,
-    num_units: int | None,
-    noises: Sequence[float] | None,
-    num_starts: int,
-    rng: np.random.Generator,
-) -> tuple[Directions, ReluUnits]:
+@dataclass(frozen=True)
+class _Task:
+    """What is given, and the risks it is judged by."""
+
+    tensors: Sequence[np.ndarray]
+    noises: Sequence[float] | None
+    split: int
+    num_units: int | None
+
+    @property
+    def size(self) -> int:
+        return len(self.tensors[1])
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        return RISK_ORDERS[: len(self.tensors) - 2]
+
+    def stated(self, rng: np.random.Generator, split: int = 1) -> Directions:
+        """Directions by Jennrich's algorithm."""
+        same = 1e-3 if self.noises is None else 0.3
+        given = {"num_units": self.num_units, "noises": self.noises, "same": same}
+        return stated_directions(self.tensors, self.size, rng, split=split, **given)
+
+    def span(self, rng: np.random.Generator, num_units: int | None) -> Directions:
+        """Directions by the subspace power method."""
+        # orders 5 and 6 are noisier than they are worth, unless exact
+        low = self.tensors if self.noises is None else self.tensors[:5]
+        return span_directions(low, self.size, rng, num_units=num_units, noises=self.noises)
+
+    def scalars(self, directions: np.ndarray) -> ReluUnits:
+        if self.noises is None:
+            # w_i w_i' are independent wherever the directions were found, so orders 2 and 3 determine the scalars
+            return recover_scalars(self.tensors, directions)
+        return fit_scalars(self.tensors, directions, noises=self.noises)
+
+    def whole(self) -> float:
+        """The truncated risk of no network at all."""
+        return sum(float(frobenius(self.tensors[k], self.size, k)) ** 2 / factorial(k) for k in self.orders)
+
+    def explained(self) -> float:
+        """The truncated risk that the errors of the tensors account for."""
+        if self.noises is not None:
+            return 2 * sum(self.noises[k] ** 2 / factorial(k) for k in self.orders)
+        return 1e-18 * self.whole()
+
+
+def _search(task: _Task, num_starts: int, rng: np.random.Generator) -> tuple[Directions, ReluUnits]:
     """The directions and units that explain the tensors; of several the fewest, then the least truncated risk."""
-    risk = HermiteRisk(tensors, size, RISK_ORDERS[: len(tensors) - 2])
-    allowed = _explained(tensors, size, noises)
+    risk, exact = HermiteRisk(task.tensors, task.size, task.orders), task.noises is None
+    allowed = task.explained()
     best: tuple[tuple[bool, int, float], Directions, ReluUnits] | None = None
-    for directions in _candidates(tensors, size, split, num_units, noises, num_starts, rng):
-        units = _bounded(_scalars(tensors, directions.vectors, noises))
-        num_numbers = sum(len(tensors[k]) for k in risk.orders) * len(units) * (size + 2)
+    for directions in _candidates(task, num_starts, rng):
+        units = _bounded(task.scalars(directions.vectors))
+        num_numbers = sum(len(task.tensors[k]) for k in risk.orders) * len(units) * (task.size + 2)
         if 0 < num_numbers <= MOST_JACOBIAN_NUMBERS:
-            target = 1e-15 if noises is None else 1e-6
+            target = 1e-15 if exact else 1e-6
             settings = Settings(target=target, max_steps=60, stall_steps=0, patience=3, stationary_gain=1e-3)
             units = _bounded(risk.minimise(units, settings)[0])
         value = risk.value(units)
-        away = len(units) if num_units is None else num_units - len(units)
+        away = len(units) if task.num_units is None else task.num_units - len(units)
         merit = value > allowed, away, value
         if best is None or merit < best[0]:
             best = merit, directions, units
-        if noises is None and value <= 1e-6 * allowed:
+        if exact and value <= 1e-6 * allowed:
             break
     assert best is not None
     return best[1], best[2]
 
 
-def _candidates(
-    tensors: Sequence[np.ndarray],
-    size: int,
-    split: int,
-    num_units: int | None,
-    noises: Sequence[float] | None,
-    num_starts: int,
-    rng: np.random.Generator,
-) -> Iterator[Directions]:
+def _candidates(task: _Task, num_starts: int, rng: np.random.Generator) -> Iterator[Directions]:
     """Directions by several ways, at most ``num_starts`` of them; a count that was read off is also raised."""
-    same = 1e-3 if noises is None else 0.3
-    # orders 5 and 6 are noisier than they are worth, unless exact
-    low = tensors if noises is None else tensors[:5]
-    first = span_directions(low, size, rng, num_units=num_units, noises=noises)
-    count = len(first) if num_units is None else num_units
+    first = task.span(rng, task.num_units)
+    count = len(first) if task.num_units is None else task.num_units
     yield first
     for attempt in range(1, num_starts):
-        if attempt == 1 and count <= size:
-            yield stated_directions(tensors, size, rng, num_units=num_units, noises=noises, same=same)
-        elif attempt == 1 and split > 1 and len(tensors) > 2 * split + 2:
+        if attempt == 1 and count <= task.size:
+            yield task.stated(rng)
+        elif attempt == 1 and task.split > 1 and len(task.tensors) > 2 * task.split + 2:
             # beyond d(d-1)/2 units the span holds other rank-one matrices; orders 5 and 6 still tell
-            yield stated_directions(
-                tensors, size, rng, split=split, num_units=num_units, noises=noises, same=same
-            )
+            yield task.stated(rng, task.split)
         else:
-            count += num_units is None
-            yield span_directions(low, size, rng, num_units=count, noises=noises)
-
-
-def _scalars(
-    tensors: Sequence[np.ndarray], directions: np.ndarray, noises: Sequence[float] | None
-) -> ReluUnits:
-    if noises is None:
-        # w_i w_i' are independent wherever the directions were found, so orders 2 and 3 determine the scalars
-        return recover_scalars(tensors, directions)
-    return fit_scalars(tensors, directions, noises=noises)
+            count += task.num_units is None
+            yield task.span(rng, count)
 
 
 def _bounded(units: ReluUnits) -> ReluUnits:
@@ -232,36 +245,16 @@ def _sign_error(units: ReluUnits, tensors: Sequence[np.ndarray], noises: Sequenc
     return max(2 * float(noises[1]) / np.sqrt(len(tensors[1])), 1e-10 * largest)
 
 
-def _explained(tensors: Sequence[np.ndarray], size: int, noises: Sequence[float] | None) -> float:
-    """The truncated risk that the errors of the tensors account for."""
-    orders = RISK_ORDERS[: len(tensors) - 2]
-    if noises is not None:
-        return 2 * sum(noises[k] ** 2 / factorial(k) for k in orders)
-    return 1e-18 * _whole(tensors, size)
-
-
-def _whole(tensors: Sequence[np.ndarray], size: int) -> float:
-    """The truncated risk of no network at all."""
-    orders = RISK_ORDERS[: len(tensors) - 2]
-    return sum(float(frobenius(tensors[k], size, k)) ** 2 / factorial(k) for k in orders)
-
-
-def _judge(
-    tensors: Sequence[np.ndarray],
-    signed: SignedUnits,
-    directions: Directions,
-    split: int,
-    noises: Sequence[float] | None,
-) -> MomentRecovery:
+def _judge(task: _Task, signed: SignedUnits, directions: Directions) -> MomentRecovery:
     units = signed.units
     size = units.input_size
     residuals, risk = [], 0.0
-    for k, tensor in enumerate(tensors):
+    for k, tensor in enumerate(task.tensors):
         away = float(frobenius(population_tensor(units, k) - tensor, size, k))
         residuals.append(away / max(float(frobenius(tensor, size, k)), 1e-300))
         risk += away**2 / factorial(k) if k in RISK_ORDERS else 0.0
     guarantees = Guarantees(
-        least_khatri_rao=least_khatri_rao(units.directions, split),
+        least_khatri_rao=least_khatri_rao(units.directions, task.split),
         gap=directions.gap,
         least_weight=float(np.min(np.abs(units.weights), initial=np.inf)),
         largest_bias=float(np.max(np.abs(units.biases), initial=0.0)),
@@ -271,9 +264,9 @@ def _judge(
         units,
         signed.determined,
         signed.num_patterns,
-        risk / max(_whole(tensors, size), 1e-300),
-        noises is None,
-        risk <= _explained(tensors, size, noises),
+        risk / max(task.whole(), 1e-300),
+        task.noises is None,
+        risk <= task.explained(),
         guarantees,
         directions,
     )

@@ -80,10 +80,6 @@ class SignedUnits:
     num_patterns: int
     """Sign patterns that fit; 0 when none does within the error."""
 
-    @property
-    def all_determined(self) -> bool:
-        return bool(np.all(self.determined))
-
 
 def fix_signs(
     units: ReluUnits,

@@ -21,13 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian.span_shallow import fit_shallow
-from unweave.solve.levenberg_marquardt import Settings, minimise, spread_of
+from unweave.solve.descend import Settings, minimise
+from unweave.solve.fit import spread_of
 from unweave.students.forms import Form
 
+MANY_PAIRS = 30
+"""From this many inputs on two Hessians are asked for before an over-wide student, whose steps get slow."""
 MOST_DIRECTIONS = 400
 """Two Hessians in so many directions cost 320,000 questions, and the final fit 200 GB."""
 MOST_COMPLEX = 0.4
@@ -42,10 +46,16 @@ class HessianPencil:
     """See the module's docstring. ``time_limit`` in seconds, checked between steps."""
 
     name = "hessian-pencil"
+    serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
 
     def __init__(self, time_limit: float = 600.0, samples_per_parameter: float = 1.5):
         self.time_limit = time_limit
         self.samples_per_parameter = samples_per_parameter
+
+    def suits(self, traits: Traits) -> str | None:
+        if not traits.exact or traits.input_size < MANY_PAIRS or not traits.candidates(self.serves):
+            return None
+        return f"{traits.why_smooth()}; units up to as many as inputs would show in two Hessians"
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or why two Hessians did not give it."""
@@ -60,9 +70,9 @@ class HessianPencil:
         least = 2 * meter.input_size * width
         if meter.ledger.left < least:
             return Finding(None, f"two Hessians take {least:,} queries, which the budget does not leave")
-        return _Run(meter, problem, smooth, deadline=time.monotonic() + self.time_limit).recover(
-            self.samples_per_parameter
-        )
+        return _Run(
+            meter, problem, smooth, deadline=time.monotonic() + problem.within(self.time_limit)
+        ).recover(self.samples_per_parameter)
 
 
 @dataclass
@@ -105,7 +115,10 @@ class _Run(HessianProbe):
         hidden = self.problem.hidden
         rank = min(_rank(spectrum, floor) + num_more, size) if hidden is None else min(hidden[0], size)
         self.keep("hessian_spectrum", spectrum, rank)
-        values, vectors = eigen_pencil(*(frame[:, :rank].T @ pair @ frame[:, :rank]))
+        try:
+            values, vectors = eigen_pencil(*(frame[:, :rank].T @ pair @ frame[:, :rank]))
+        except np.linalg.LinAlgError:  # the answers do not bend
+            return None
         if np.sum(np.iscomplex(values)) > MOST_COMPLEX * rank:
             return None
         rows = np.real(vectors).T @ frame[:, :rank].T

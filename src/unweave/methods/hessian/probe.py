@@ -50,7 +50,7 @@ class HessianProbe:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self):
-        self.rng = self.problem.rng(200)
+        self.rng = self.problem.rng("hessians")
         self.exact = self.problem.precision.relative < 1e-12
         self.size = self.meter.input_size
 

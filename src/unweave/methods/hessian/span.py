@@ -9,16 +9,14 @@ Rauchensteiner 2019, "Robust and resource efficient identification of two hidden
 3. *Rank-one elements* (Algorithm 3): the weights, by whitening for m <= d, by the subspace power method
    otherwise.
 4. *Two hidden layers*: the spans around several base points have only the first layer in common; with it
-   known, the second layer is the off-diagonal part of the transformed Hessians (``hessian_span_layers``).
-5. *The rest* by Levenberg-Marquardt (``hessian_span_shallow``, ``hessian_span_layers``), then on all
+   known, the second layer is the off-diagonal part of the transformed Hessians (``span_layers``).
+5. *The rest* by Levenberg-Marquardt (``span_shallow``, ``span_layers``), then on all
    parameters.
 
 Assumes a smooth activation, answers exact enough for second differences (relative noise below about 1e-8),
 no two parallel rows, and for two hidden layers m1 <= m0 <= d with independent first-layer rows.
-``SpanOptions(as_stated=True)`` runs the paper's own settings: Hessians by forward differences of step 1e-5
-on the sphere of radius sqrt(m0), projected ascent from 1000 starts, k-means++, attribution by I(w),
-gradient descent. It needs the widths. The figures of each stage, with the a posteriori checks, are in
-``Finding.details``.
+The figures of each stage, with the a posteriori checks, are in ``Finding.details``. The paper's own settings are
+``experiments.two_layer_stated``.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.experiments.two_layer_stated import StatedOptions, recover_as_stated
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian.span_layers import (
     Deparametrised,
@@ -47,7 +45,8 @@ from unweave.methods.hessian.span_layers import (
 )
 from unweave.methods.hessian.span_shallow import ShallowFit, curvature_coefficients, fit_shallow, fit_units
 from unweave.probes.derivatives import Scheme
-from unweave.solve.levenberg_marquardt import Fit, Settings, fit_network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import Fit, fit_network
 from unweave.solve.polish import polish
 
 MOST_INPUTS = 64
@@ -74,17 +73,20 @@ class SpanOptions:
     samples_per_parameter: float = 4.0
     time_limit: float = 180.0
     """Seconds after which no further start or round begins."""
-    as_stated: bool = False
-    stated: StatedOptions = field(default_factory=StatedOptions)
 
 
 class HessianSpan:
     """See the module's docstring."""
 
     name = "hessian-span"
+    serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
 
     def __init__(self, options: SpanOptions | None = None):
         self.options = SpanOptions() if options is None else options
+
+    def suits(self, traits: Traits) -> str | None:
+        """Never of itself: other methods take fewer queries."""
+        return None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The network, or the stage at which the spans did not give it, with the spectra in ``details``."""
@@ -93,8 +95,6 @@ class HessianSpan:
             return Finding(None, FLAT)
         if problem.precision.relative > 1e-6:
             return Finding(None, "the answers are too noisy for second differences; use method='in-domain'")
-        if self.options.as_stated:
-            return recover_as_stated(meter, problem, smooth[0], self.options.stated)
         return _Run(meter, problem, smooth, options=self.options).recover()
 
 
@@ -105,7 +105,7 @@ class _Run(HessianProbe):
     def __post_init__(self):
         super().__post_init__()
         self.scheme = self.options.scheme
-        self.deadline = time.monotonic() + self.options.time_limit
+        self.deadline = time.monotonic() + self.problem.within(self.options.time_limit)
 
     def recover(self) -> Finding:
         self.measure_length()

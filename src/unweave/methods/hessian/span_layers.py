@@ -28,7 +28,8 @@ from unweave.algebra.matrix_span import MatrixSpan, half_vectorise
 from unweave.algebra.rank_one import find_components
 from unweave.core.activations import Activation
 from unweave.core.network import Network
-from unweave.solve.levenberg_marquardt import Minimum, Settings, minimise, spread_of
+from unweave.solve.descend import Minimum, Settings, minimise
+from unweave.solve.fit import spread_of
 
 
 def independent_directions(vectors: np.ndarray, count: int, *, least: float = 0.05) -> np.ndarray:

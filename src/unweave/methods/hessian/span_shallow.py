@@ -17,7 +17,8 @@ from scipy.optimize import least_squares
 from unweave.algebra.matrix_span import half_vectorise, outer_squares
 from unweave.core.activations import Activation
 from unweave.core.network import Network
-from unweave.solve.levenberg_marquardt import Settings, fit_layout
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.polish import polish
 from unweave.students.forms import Form
 

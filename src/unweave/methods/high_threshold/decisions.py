@@ -1,7 +1,7 @@
 """Halfspaces: identify a model that gives only two answers, when one of them is given on an intersection of halfspaces.
 
 Intersections and unions of halfspaces, ORs of step units, thresholded networks that are convex on one side. The faces
-are found by bisection (``high_threshold_queries``), each to rounding, in ``80 d`` to ``110 d`` questions. The network
+are found by bisection (``queries``), each to rounding, in ``80 d`` to ``110 d`` questions. The network
 is a layer of step units, one a face, under a unit that is on when any (or none) of them is.
 """
 
@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.high_threshold.queries import Faces, find_faces
 from unweave.methods.high_threshold.union import Union
 
@@ -24,11 +25,16 @@ class Decisions:
     """Faces of the region where one of the two answers is given."""
 
     name = "halfspaces"
+    serves = Serves(Evidence.QUERIES, ("step",))
+
+    def suits(self, traits: Traits) -> str | None:
+        decides = traits.two_valued and traits.candidates(self.serves)
+        return "only two different answers were seen" if decides else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         if meter.output_size != 1:
             return Finding(None, f"{meter.output_size} outputs: halfspaces needs one; give a single decision")
-        rng = problem.rng(70)
+        rng = problem.rng("halfspaces")
         reasons, best = [], None
         for centre, value, other in _centres(meter, rng):
             reach = min(REACH, 0.999 * _room(meter, centre))

@@ -16,6 +16,7 @@ import numpy as np
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError
 from unweave.core.network import Network
+from unweave.core.streams import stream
 from unweave.methods.high_threshold.decisions import decision_network
 from unweave.methods.high_threshold.labels import fit_labels
 from unweave.methods.high_threshold.queries import find_faces
@@ -100,7 +101,7 @@ class Halfspaces:
         ``num_halfspaces`` is found when not given; ``flip_rate``, the share of wrong labels, is estimated.
         """
         x, inside = _checked(x, labels)
-        rng = np.random.default_rng([seed, 71])
+        rng = stream(seed, "halfspaces from rows")
         num_held = min(len(x) // 10, MOST_HELD_OUT)
         order = rng.permutation(len(x))
         held, kept = order[:num_held], order[num_held:]
@@ -141,7 +142,7 @@ class Halfspaces:
 
         Points of the check are drawn from N(0, I) around the centre, scaled to the size of what was found.
         """
-        rng = np.random.default_rng([seed, 72])
+        rng = stream(seed, "halfspaces from queries")
         centre = np.zeros(input_size) if centre is None else np.asarray(centre, dtype=np.float64)
         counted = _Counted(member)
         if centre.shape != (input_size,) or not counted(centre[None])[0]:

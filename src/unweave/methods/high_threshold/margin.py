@@ -3,7 +3,7 @@
 Given a union known to about a hundredth, the active rows that lie outside all other halfspaces must lie inside this
 one, and all silent rows outside it. Of all halfspaces with that property the one with the largest margin is taken;
 rows far from the boundary enter as constraints only when they are violated. From there the mean of all halfspaces with
-that property is found by sampling (``high_threshold_centre``). Without wrong labels the error is about
+that property is found by sampling (``centre``). Without wrong labels the error is about
 ``d / (N n(t))``, n the normal density: it falls with the number of rows N, not with its root.
 """
 

@@ -2,9 +2,9 @@
 
 ``f(x) = P(u(w_1.x - t_1), ..., u(w_m.x - t_m))`` with x ~ N(0, I), high thresholds and an unknown P (Goel and Panigrahy
 2019). Most rows have the resting value ``c_0 = P(0)``; where f differs from it, some unit is active. These labels are
-an OR of halfspaces, which gives directions, thresholds and the number of units (``high_threshold_labels``). Step units
+an OR of halfspaces, which gives directions, thresholds and the number of units (``labels``). Step units
 end there; relu units come back to rounding by inverse regression on rows where one unit is active alone; sigmoid units
-have no resting value and are fitted with P projected out (``high_threshold_sigmoid``).
+have no resting value and are fitted with P projected out (``sigmoid``).
 
 The network found is open: its first layer is known, the rest is not.
 """
@@ -12,23 +12,21 @@ The network found is open: its first layer is known, the rest is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.core.errors import InputError
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.rows import Samples
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.high_threshold.inverse import InverseFit, fit_relu_units
 from unweave.methods.high_threshold.labels import fit_labels
 from unweave.methods.high_threshold.landscape import landscape_starts
-from unweave.methods.high_threshold.sigmoid import certify_sigmoid_units, recover_sigmoid_units
+from unweave.methods.high_threshold.sigmoid import recover_sigmoid_units
 from unweave.methods.high_threshold.starts import active_rows, find_resting_value
 from unweave.methods.high_threshold.union import Union
-from unweave.methods.high_threshold.verdict import certify_first_layer, describe_first_layer
-
-if TYPE_CHECKING:
-    from unweave.certificates.certificate import Certificate
+from unweave.methods.high_threshold.verdict import describe_first_layer
 
 UNITS = ("relu", "step", "sigmoid")
 STARTS = ("moments", "landscape", "simultaneous", "orthonormal")
@@ -63,13 +61,21 @@ class HighThreshold:
     def name(self) -> str:
         return "high-threshold"
 
-    @property
-    def needs_gaussian(self) -> bool:
-        return True
+    serves: ClassVar[Serves] = Serves(Evidence.ROWS, UNITS, gaussian=True)
 
-    def learn(self, samples: Samples, problem: Problem) -> Finding:
+    def suits(self, traits: Traits) -> str | None:
+        """Decisions only: of other first layers the whole network may be found."""
+        if traits.activation == "step":
+            return "the activation is step"
+        return "y takes two values only" if traits.two_valued and traits.candidates(self.serves) else None
+
+    def recover(self, samples: Samples, problem: Problem) -> Finding:
         """The first layer from the rows, as an open network of the whitened inputs."""
-        unit, num_units, rng = self._unit(samples, problem), self._num_units(problem), problem.rng(73)
+        unit, num_units, rng = (
+            self._unit(samples, problem),
+            self._num_units(problem),
+            problem.rng("high thresholds"),
+        )
         if unit == "sigmoid":
             samples.report("sigmoid units")
             return recover_sigmoid_units(samples.x, samples.y[:, 0], rng, num_units=num_units)
@@ -108,16 +114,9 @@ class HighThreshold:
         values = np.array([rest.value for rest in resting])
         return describe_first_layer(unit, samples, labels, values, fit, inverse, num_units)
 
-    def certify(self, finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate:
-        """Held-out rows against the first layer: where units switch, and for relu units how y follows w.x."""
-        assert finding.network is not None
-        if finding.network.activations[0] == "sigmoid":
-            return certify_sigmoid_units(finding, x, y[:, 0])
-        return certify_first_layer(finding, x, y)
-
     def _unit(self, samples: Samples, problem: Problem) -> str:
         unit = self.unit
-        if unit == "auto" and problem.activations:
+        if unit == "auto" and len(problem.activations) == 1:
             unit = problem.activations[0]
         if unit == "auto":
             values, counts = np.unique(samples.y[:, 0], return_counts=True)

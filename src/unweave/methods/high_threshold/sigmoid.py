@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from unweave.certificates.certificate import CONFIDENCE, Certificate
 from unweave.core.network import Network
 from unweave.methods.base import Finding
 from unweave.methods.high_threshold.starts import find_starts
@@ -134,20 +133,6 @@ def recover_sigmoid_units(
     network = Network([best.weights[order]], [best.biases[order]], ["sigmoid"], top)
     warnings = (f"each of the {m} units' signs is a choice: sigmoid(-s) = 1 - sigmoid(s)",)
     return Finding(network, "", warnings, (), {}, details)
-
-
-def certify_sigmoid_units(finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate:
-    """The open network, whose upper part is the fitted polynomial, against held-out rows."""
-    assert finding.network is not None
-    errors = np.abs(finding.network(x)[:, 0] - y) / max(float(np.std(y)), 1e-300)
-    return Certificate(
-        max_relative_error=float(np.max(errors, initial=0.0)),
-        rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
-        num_points=len(x),
-        tolerance=EXACT,
-        fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(len(x), 1)),
-        num_needed=10,
-    )
 
 
 def _fit_from(x, y, directions) -> SigmoidFit:

@@ -1,11 +1,10 @@
-"""What is said about a first layer found under high thresholds: the open network, its open ends, its check.
+"""What is said about a first layer found under high thresholds: the open network, its open ends, the check it wants.
 
 *Open ends.* Thresholds too low for the guarantee (``mu = cond(W) Pr[unit active]`` times the number of units near one),
 units never active in the rows, two units closer than the rows can tell apart, units whose rows fit no single unit, an
 upper part that is not monotone in a unit (it rests while the unit is active).
 
-*Check.* On held-out rows: a row is active exactly when some recovered unit is, up to the distance the rows resolve; and
-where a relu unit is active alone, ``w.x`` is the function of y that the fit says.
+*Check.* ``certificates.first_layer``, on held-out rows, with the resting value and the resolution found here.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import asdict
 import numpy as np
 from scipy.special import ndtr
 
-from unweave.certificates.certificate import CONFIDENCE, Certificate
+from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.core.network import UNKNOWN, Network
 from unweave.evidence.rows import Samples
 from unweave.methods.base import Finding
@@ -25,8 +24,6 @@ from unweave.methods.high_threshold.union import Union, score_batches
 
 EXACT = 1e-6
 """A relu unit counts as exact when rows not used in its fit have a residual below this."""
-NUM_NEEDED = 10
-"""Held-out rows with an active unit that a claim needs."""
 
 
 def describe_first_layer(
@@ -79,41 +76,17 @@ def describe_first_layer(
         "tolerance": tolerance,
         "inverse": [asdict(f) if f is not None and e else {} for f, e in zip(inverse, exact, strict=True)],
     }
+    check = FirstLayerOnRows(
+        resting,
+        details["spread"],
+        tolerance,
+        errors,
+        fit.flip_rate,
+        [f if e else None for f, e in zip(inverse, exact, strict=True)],
+    )
     network = Network([normals], [-offsets], [unit], UNKNOWN)
     reason = "the units named below are not settled; more rows may help" if undetermined else ""
-    return Finding(network, reason, tuple(warnings), tuple(undetermined), {}, details)
-
-
-def certify_first_layer(finding: Finding, x: np.ndarray, y: np.ndarray) -> Certificate:
-    """Held-out rows against the units: where they switch, and for relu units how y follows ``w.x``."""
-    assert finding.network is not None
-    details = finding.details
-    union = Union(finding.network.weights[0], -finding.network.biases[0])
-    labels = np.any(np.abs(y - details["resting"]) > 1e-9 * details["spread"], axis=1)
-    scores = union.scores(x)
-    top = np.max(scores, axis=1)
-    errors = np.where((top > 0) != labels, np.abs(top), 0.0)
-    wrong = float(np.mean(errors > 0)) if len(errors) else 0.0
-    if details["flip_rate"] > 0:
-        expected = details["flip_rate"] * len(x)
-        allowed = int(np.ceil(expected + 4 * np.sqrt(expected) + 3))
-        errors[np.argsort(-errors)[:allowed]] = 0.0
-    for i, record in enumerate(details["inverse"]):
-        if record:
-            fit = InverseFit(**record)
-            alone = labels & (scores[:, i] > 0) & (np.delete(scores, i, axis=1) < 0).all(axis=1)
-            left = np.abs(x[alone] @ fit.direction - fit.predict(y[alone, fit.column]))
-            errors[alone] = np.maximum(errors[alone], np.nan_to_num(left))
-    return Certificate(
-        max_relative_error=float(np.max(errors, initial=0.0)),
-        rms_relative_error=float(np.sqrt(np.mean(errors**2))) if len(errors) else 0.0,
-        num_points=int(labels.sum()),
-        tolerance=float(details["tolerance"]),
-        fraction_outside=1 - (1 - CONFIDENCE) ** (1 / max(len(x), 1)),
-        max_standard_error=float(np.max(details["standard_errors"], initial=0.0)),
-        checks={"held_out_wrong_share": wrong},
-        num_needed=NUM_NEEDED,
-    )
+    return Finding(network, reason, tuple(warnings), tuple(undetermined), {}, details, checks=(check,))
 
 
 def guarantee(union: Union) -> tuple[float, float]:

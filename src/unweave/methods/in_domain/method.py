@@ -21,11 +21,12 @@ import numpy as np
 from unweave.core import activations as act
 from unweave.core.domains import Ball, Normal
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
-from unweave.solve.levenberg_marquardt import spread_of
+from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
 from unweave.students.forms import Form
@@ -51,24 +52,36 @@ SHARP, MOST = 1e-5, 16
 Sampler = Callable[[int], np.ndarray]
 
 
+SMOOTH = (*SATURATING, *RELU_LIKE)
+OTHERS = tuple(name for name in act.names() if name not in (*SMOOTH, *PIECEWISE_LINEAR, "step"))
+"""Hidden activations that are tried only when they are named."""
+
+
 class InDomain:
     """See the module's docstring. ``effort`` holds every bound of the search, ``time_limit`` seconds."""
 
     name = "in-domain"
+    serves = Serves(Evidence.QUERIES, SMOOTH, when_named=OTHERS)
 
     def __init__(self, time_limit: float = 240.0, effort: Effort | None = None):
         self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)
+
+    def suits(self, traits: Traits) -> str | None:
+        return traits.why_smooth() if traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Buy points inside the domain, as few as let a student fit; in fewer directions where those do."""
         finding = recover_reduced(meter, problem, self.recover_directly)
         return self.recover_directly(meter, problem) if finding is None else finding
 
+    def _effort(self, problem: Problem) -> Effort:
+        return replace(self.effort, time_limit=problem.within(self.effort.time_limit))
+
     def recover_directly(self, meter: Meter, problem: Problem) -> Finding:
         """The same in all coordinates."""
         with meter.stage(STAGE):
             share = min(CERTIFICATE_SHARE, meter.ledger.left // 5)
-            ranges = _choose_ranges(meter, problem, problem.rng(31))
+            ranges = _choose_ranges(meter, problem, problem.rng("ranges"))
 
             def affordable(num_points: int) -> int:
                 return max(int(min(num_points, meter.ledger.left - share)), 0)
@@ -78,7 +91,7 @@ class InDomain:
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
-            found = _recover(pools, problem, self.effort)
+            found = _recover(pools, problem, self._effort(problem))
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
@@ -86,7 +99,7 @@ class InDomain:
             vague = problem.precision.kind != "float64" and _worst_error(found) > VAGUE
             limit = MOST * len(pool.x)
             if coarse or vague:
-                found = _recover_from_more(pool, problem, self.effort, found)
+                found = _recover_from_more(pool, problem, self._effort(problem), found)
             if coarse:
                 return found
             most = affordable(limit - len(pool.x))
@@ -97,7 +110,7 @@ def recover_from_samples(
     x: np.ndarray, y: np.ndarray, problem: Problem, *, effort: Effort | None = None
 ) -> Finding:
     """The same from samples alone: subsets of the rows serve small students, all rows the final polish."""
-    order = problem.rng(32).permutation(len(x))
+    order = problem.rng("order of rows").permutation(len(x))
     pool = Pool(np.asarray(x)[order], np.asarray(y).reshape(len(x), -1)[order])
     return _recover([pool], problem, Effort() if effort is None else effort)
 
@@ -113,7 +126,7 @@ def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
         candidates,
         hidden=problem.hidden,
         noise=noise,
-        rng=problem.rng(33),
+        rng=problem.rng("students"),
         effort=effort,
         engine=problem.engine,
     )

@@ -21,7 +21,8 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian.probe import HessianProbe
-from unweave.solve.levenberg_marquardt import Settings, fit_network
+from unweave.solve.descend import Settings
+from unweave.solve.fit import fit_network
 from unweave.solve.polish import polish
 
 LEAST_INPUTS = 30
@@ -67,7 +68,7 @@ def _lift(
         network.activations,
     )
     count = int(SAMPLES_PER_PARAMETER * lifted.num_parameters / meter.output_size) + 20
-    x = meter.snap(meter.domain.sample(count, meter.input_size, problem.rng(35)))
+    x = meter.snap(meter.domain.sample(count, meter.input_size, problem.rng("lifted points")))
     with meter.stage("points in the domain"):
         y = meter.ask(x)
     settings = Settings(target=1e-14, max_steps=30, damping=1e-6, stall_steps=0)
@@ -122,6 +123,9 @@ class _SliceDomain:
 
     def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
         return self.domain.contains(self.outside(x), slack)
+
+    def nearest(self, x: np.ndarray, unit: float = 0.0) -> np.ndarray:
+        return (self.domain.nearest(self.outside(x), unit) - self.middle) @ self.basis
 
     def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
         return self._inside(self.domain.sample(num_points, len(self.basis), rng))

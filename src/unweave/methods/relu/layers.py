@@ -11,13 +11,15 @@ the first hidden layer is returned, open above (``relu_open``).
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.core.errors import BudgetSpent
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.audit import audit, known_breaks
 from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
@@ -49,12 +51,16 @@ class ReluLayers:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
     max_rounds: int = 6
     max_seconds: float = 180.0
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
     num_fresh: int = 0
     """Fresh points on which a stack is tried; 0: by the number of its units."""
+
+    def suits(self, traits: Traits) -> str | None:
+        return traits.why_kinked() if traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
@@ -63,7 +69,9 @@ class ReluLayers:
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
             first = None
             try:
-                rng = problem.rng(41)  # the questions of one hidden layer, already answered, come first
+                rng = problem.rng(
+                    "relu lines"
+                )  # the questions of one hidden layer, already answered, come first
                 with meter.stage("lines"):
                     inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
                 first = find_first_layer(inquiry, rng, num_lines=num_lines)
@@ -71,13 +79,13 @@ class ReluLayers:
                     continue
                 with meter.stage("first layer"):
                     first = sharpen_first_layer(inquiry, first, rng)
-                finding = self._attempt(inquiry, first, rng, deadline)
+                finding = self._attempt(inquiry, first, rng, deadline, problem.suspects)
             except BudgetSpent as spent:  # a first layer that is known stays so
                 if first is not None:
                     return describe_planes(inquiry, first, str(spent), rng)
                 if finding.network is None:
                     raise
-                return finding
+                return replace(finding, reason=f"{finding.reason}; {spent}")
             if finding.network is not None:
                 return finding
             finding = describe_planes(inquiry, first, finding.reason, rng)
@@ -86,7 +94,12 @@ class ReluLayers:
         return finding
 
     def _attempt(
-        self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator, deadline: float
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        rng: np.random.Generator,
+        deadline: float,
+        suspects: np.ndarray | None,
     ) -> Finding:
         second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
@@ -101,7 +114,7 @@ class ReluLayers:
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
                 stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)
-            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng)
+            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
             if not wrong:
                 return stack.finding(0.0)
             num_hopeless = num_hopeless + 1 if wrong > HOPELESS else 0
@@ -171,7 +184,13 @@ class ReluLayers:
         return units
 
     def _look_for_more(
-        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, stack: Stack, rng: np.random.Generator
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        second: SecondLayer,
+        stack: Stack,
+        rng: np.random.Generator,
+        suspects: np.ndarray | None,
     ) -> tuple[float, Planes]:
         """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
         domain, d = inquiry.meter.domain, inquiry.input_size
@@ -179,6 +198,8 @@ class ReluLayers:
         with inquiry.meter.stage("fresh points"):
             num_points = self.num_fresh or max(300, min(600, 30 * len(first.planes)))
             x = _spread_points(inquiry, first, second.orientation, num_points, rng)
+            if suspects is not None:
+                x = np.concatenate([x, suspects])
             miss, bars = residual.ask(x)
             size = np.max(np.abs(miss), axis=1)
             allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))

@@ -11,12 +11,14 @@ whose plane does not meet it look linear.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.algebra.signs import needs_lattice
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.ridges import RidgeSum, add_planes, distinct_planes, fit_affine_part
 from unweave.methods.relu.rough import find_ridges_roughly
 from unweave.methods.relu.search import find_ridges, sharpen
@@ -38,13 +40,17 @@ class ReluLines:
     """``method="relu-lines"``."""
 
     name: str = "relu-lines"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
     max_rounds: int = 12
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
+    def suits(self, traits: Traits) -> str | None:
+        return traits.why_kinked() if traits.candidates(self.serves) else None
+
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find every unit of one hidden layer, its side and the output layer."""
-        rng = problem.rng(41)
+        rng = problem.rng("relu lines")
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:

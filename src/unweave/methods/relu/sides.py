@@ -21,7 +21,7 @@ def orient_units(model: RidgeSum, inquiry: Inquiry, problem: Problem) -> Finding
     """The network that a ridge sum came from, with what its function leaves open."""
     planes = model.planes
     if not len(planes):
-        affine = Network([model.gradient], [model.constant], ["identity"])
+        affine = _affine(model)
         warning = f"no kink anywhere in {inquiry.meter.domain}: the function is affine there"
         return Finding(affine, warnings=(*_missing_units(0, inquiry, problem), warning))
     bounded = not np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
@@ -48,8 +48,10 @@ def orient_ridges(
     ``always_active`` names, in words, units that would look linear, where there can be any.
     """
     planes = model.planes
-    half = model.bends.reshape(len(planes), -1) / 2
+    if not len(planes):
+        return Finding(_affine(model), "no kink is left: there are no hidden units", warnings=warnings)
     tilt = model.gradient.ravel()
+    half = model.bends.reshape(len(planes), len(tilt)) / 2
     known_leak = [a for a in problem.activations if a.startswith("leaky_relu")]
     plain = not known_leak or any(a == "relu" for a in problem.activations)
     solution = solve_signs(half, tilt, error) if plain or not known_leak else None
@@ -111,6 +113,10 @@ def _open_sides(solution: SignSolution) -> tuple[str, ...]:
 
 def _details(model: RidgeSum) -> dict:
     return {"plane_errors": model.planes.errors, "num_units": len(model.planes)}
+
+
+def _affine(model: RidgeSum) -> Network:
+    return Network([model.gradient], [model.constant], ["identity"])
 
 
 def assemble(model: RidgeSum, signs: np.ndarray, slope: float = 0.0) -> Network:

@@ -22,14 +22,17 @@ import numpy as np
 from unweave.algebra.sparse import SparseVector, recover_sparse
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.probes.profile import Profile, fit_profile
 from unweave.solve.polish import polish
 
-PIECEWISE_LINEAR = ("relu", "leaky_relu")
+MANY_INPUTS = 500
+"""From this many inputs on a single unit is looked for first."""
 MOST_POLISHED = 250
 """Units with more weights than this are left as measured: they are exact to rounding already."""
+INACTIVE = "the answers do not change on a line: the unit is inactive there; widen the domain"
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,28 @@ class Ridge:
     """See the module's docstring."""
 
     name = "ridge"
+    serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE, *PIECEWISE_LINEAR))
 
     def __init__(self, options: RidgeOptions | None = None):
         self.options = RidgeOptions() if options is None else options
 
+    def suits(self, traits: Traits) -> str | None:
+        if traits.input_size < MANY_INPUTS or not traits.candidates(self.serves):
+            return None
+        return f"{traits.input_size:,} inputs: a single unit would show after a few dozen queries"
+
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """The unit, or the reason why the answers are not those of a single one."""
-        rng = problem.rng(300)
-        line, reason = None, ""
+        rng = problem.rng("ridge")
         for _ in range(self.options.num_lines):
-            line, reason, residuals = _profile_on_a_line(meter, problem, rng)
-            if line is not None:
+            seen = _profile_on_a_line(meter, problem, rng)
+            if seen is not None:
                 break
-            if reason.startswith("not a ridge"):
-                return Finding(None, reason, alternatives=residuals)
+        else:
+            return Finding(None, INACTIVE)
+        line, residuals = seen.line, seen.residuals
         if line is None:
-            return Finding(None, reason)
+            return Finding(None, seen.refusal, alternatives=residuals)
         weights, num_directions = _Weights(meter, problem, line, rng, self.options).measure()
         network = _assemble(line, weights)
         network = _polish(network, meter, problem.precision.noise)
@@ -85,8 +94,17 @@ class _Line:
     """An estimate of |w|, from one random direction."""
 
 
-def _profile_on_a_line(meter: Meter, problem: Problem, rng) -> tuple[_Line | None, str, dict[str, float]]:
-    """Answers at dyadic distances on a random line, then a fit by each candidate activation."""
+@dataclass(frozen=True)
+class _Seen:
+    """What a line shows: the unit along it, or why the function is no single unit."""
+
+    line: _Line | None
+    residuals: dict[str, float]
+    refusal: str = ""
+
+
+def _profile_on_a_line(meter: Meter, problem: Problem, rng) -> _Seen | None:
+    """Answers at dyadic distances on a random line, then a fit by each candidate activation; None: inactive there."""
     start, direction, reach = _random_line(meter, rng)
     tolerance = max(1e-10, 30 * problem.precision.relative)
     noise = max(problem.precision.noise, 1e-15 * problem.precision.scale)
@@ -98,28 +116,28 @@ def _profile_on_a_line(meter: Meter, problem: Problem, rng) -> tuple[_Line | Non
         y = meter.ask(start + t[:, None] * direction)
         t, y = _refine_line(meter, start, direction, t, y)
     if np.max(np.abs(y - y[0])) <= 100 * noise:
-        return None, "the answers do not change on a line: the unit is inactive there; widen the domain", {}
+        return None
     names = (
         problem.activations if len(problem.activations) == 1 else (*problem.activations, *PIECEWISE_LINEAR)
     )
     fits = [fit for name in dict.fromkeys(names) if (fit := fit_profile(t, y, name)) is not None]
     residuals = {fit.activation: fit.rms for fit in fits}
     if not fits:
-        return None, "not a ridge function of these activations: no unit fits along a line", residuals
+        return _Seen(None, residuals, "not a ridge function of these activations: no unit fits along a line")
     best = min(fits, key=lambda fit: fit.rms)
     local = float(np.max(np.abs(y - y.mean(axis=0))))
     if best.rms * local > tolerance * max(problem.precision.scale, local):
-        return (
+        return _Seen(
             None,
+            residuals,
             f"not a ridge function: along a line one unit leaves a relative residual of {best.rms:.1e}; "
             "use method='in-domain'",
-            residuals,
         )
     best_t = _most_sensitive(best, t[np.abs(t) <= 0.6 * reach])
     base = meter.snap((start + best_t * direction)[None])[0]
     norm = float(np.linalg.norm(direction))
     size = abs(best.slope) * np.sqrt(meter.input_size) / norm  # |w.g| of a direction g of random signs
-    return _Line(base, best.slope * best_t + best.shift, best, size), "", residuals
+    return _Seen(_Line(base, best.slope * best_t + best.shift, best, size), residuals)
 
 
 def _random_line(meter: Meter, rng) -> tuple[np.ndarray, np.ndarray, float]:

@@ -5,9 +5,9 @@ recorded rows (Awasthi, Tang and Vijayaraghavan 2021 for Gaussian inputs; no the
 no distribution: it is judged by rows it has not seen). Stages:
 
 1. a student without signs, wider than the truth, is fitted and repaired until it explains the rows to rounding, or to
-   a level that wider ones do not lower (``relu_samples_search``);
+   a level that wider ones do not lower (``relu_search``);
 2. units are removed as long as the residual allows it (optimal brain surgeon): the least width that explains the rows;
-3. the affine part says on which side each unit is active, ``beta = sum_i s_i c_i w_i / 2`` (``relu_sides``): a linear
+3. the affine part says on which side each unit is active, ``beta = sum_i s_i c_i w_i / 2`` (``relu.sides``): a linear
    solve, or an enumeration of signs; where several choices give the same function (dependent weights), that is said;
 4. exact rows: least squares to the last digit. Noisy rows: Gauss-Newton on every row, read as a stream, which
    reaches the Cramer-Rao bound; the level is confirmed by a second, independent fit and by a test that nothing is
@@ -19,22 +19,26 @@ Units whose kink no row straddles look linear or absent, and cannot be told.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.rows import Samples
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.polish import refit_ridges
 from unweave.methods.relu.ridges import RidgeSum
 from unweave.methods.relu.sides import assemble, orient_ridges
+from unweave.methods.rows.ranking import reason_of_rows
 from unweave.methods.rows.relu_moments import kinks_from_moments, moments_pay
 from unweave.methods.rows.relu_noise import Opinion, agree, looks_white
 from unweave.methods.rows.relu_search import EXACT, Effort, KinkFit, KinkSearch
 from unweave.methods.rows.relu_signs import likeliest_signs
 from unweave.probes.planes import Planes
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout
 from unweave.solve.polish import polish
 from unweave.solve.streamed import fit_streamed
 from unweave.students.prune import prune
@@ -60,9 +64,12 @@ class ReluSamples:
     moments: bool = True
     """Whether many Gaussian rows may start from their moments rather than at random."""
     name: str = "relu-samples"
-    needs_gaussian: bool = False
+    serves: ClassVar[Serves] = Serves(Evidence.ROWS, PIECEWISE_LINEAR)
 
-    def learn(self, samples: Samples, problem: Problem) -> Finding:
+    def suits(self, traits: Traits) -> str | None:
+        return reason_of_rows(traits, self.serves)
+
+    def recover(self, samples: Samples, problem: Problem) -> Finding:
         """Search, narrow down, orient, polish."""
         rows = _Rows.of(samples, problem)
         if rows.bend <= 1e-12:
@@ -70,10 +77,11 @@ class ReluSamples:
                 rows.affine, reason="the answers are an affine function of x: there are no hidden units"
             )
         samples.report("search for kinks")
-        search = rows.search(problem.rng(51), self.effort)
+        effort = replace(self.effort, time_limit=problem.within(self.effort.time_limit))
+        search = rows.search(problem.rng("search for kinks"), effort)
         if self.moments and moments_pay(samples):
             samples.report("moments")
-            kinks = kinks_from_moments(samples, problem.rng(52))
+            kinks = kinks_from_moments(samples, problem.rng("moments"))
             search.kinks = None if kinks is None else rows.standardised(kinks)
         best: Finding | None = None
         num_doubts = 0
@@ -131,7 +139,7 @@ class ReluSamples:
         doubt = ""
         if not confirmed:
             doubt = "independent fits of the noisy rows differ; more rows would help"
-        elif not looks_white(network, rows.x, rows.y, noise, problem.rng(90)):
+        elif not looks_white(network, rows.x, rows.y, noise, problem.rng("residuals")):
             doubt = "the residuals still depend on x: units are missing, or the activation is another one"
         if doubt:
             details[DOUBTFUL] = doubt
@@ -147,8 +155,8 @@ class ReluSamples:
         opinions = [rows.opinion(found, search)]
         for turn in range(1, NUM_OPINIONS):
             samples.report(f"independent fit {turn + 1}")
-            others = rows.shuffled(problem.rng(60 + turn))
-            again = others.search(problem.rng(70 + turn), search.effort)
+            others = rows.shuffled(problem.rng("order of rows", turn))
+            again = others.search(problem.rng("search for kinks", turn), search.effort)
             again.known_noise = opinions[0].misfit / rows.spread
             second = next(again.candidates(opinions[0].width), None)
             if second is None:
@@ -176,7 +184,7 @@ class _Rows:
 
     @staticmethod
     def of(samples: Samples, problem: Problem) -> _Rows:
-        order = problem.rng(50).permutation(len(samples.x))
+        order = problem.rng("order of rows").permutation(len(samples.x))
         x, y = samples.x[order], samples.y[order]
         standard = Standard.of(x, y, common=True)
         u, v = standard.inputs(x), standard.outputs(y)

@@ -3,9 +3,9 @@
 The student is ``f = beta_0 + beta.x + sum_i s_i |v_i.x + c_i|`` (``students.forms``): no unit has a sign, and on each
 activation pattern it is linear in its parameters. A student half as wide again as the truth fits from a random start
 in about half of all cases at four rows a parameter. One that has stalled holds most of the true kinks already, so
-its least useful units (``students.prune``) are replaced by random ones and the fit goes on: two or three repairs do what
-eight restarts do. Where the width is not known it grows by two fifths from rung to rung, each student starting from
-the last; where moments of the rows show kinks (``relu_samples_moments``), it starts from these.
+its least useful units (``students.prune``) are replaced by random ones and the fit goes on: two or three repairs do
+what eight restarts do. Where the width is not known it grows by two fifths from rung to rung, each student starting
+from the last; where moments of the rows show kinks (``relu_moments``), it starts from these.
 
 Exact rows end at a rounding residual. Noisy ones end at a level that wider students no longer lower, measured on
 other rows; a misfit keeps falling instead. Everything is bounded by ``Effort``.
@@ -20,8 +20,9 @@ from itertools import pairwise
 
 import numpy as np
 
+from unweave.solve.descend import Minimum, Settings
+from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
-from unweave.solve.levenberg_marquardt import Minimum, Settings, fit_layout
 from unweave.students.forms import Form
 from unweave.students.prune import plan_removals, units_kept
 from unweave.students.starts import RIDGE, draw_start

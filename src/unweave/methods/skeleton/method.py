@@ -10,19 +10,22 @@ and a domain that reaches far.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import ClassVar, cast
 
 import numpy as np
 
 from unweave.core.network import Network
 from unweave.evidence.far_view import FarView
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import Finding, Problem
+from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.relu.layers import ReluLayers
 from unweave.methods.relu.lines import ReluLines
 from unweave.methods.skeleton.assemble import assemble
+from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.probes.growth import Growth
 from unweave.solve.weighted import weighted_polish
 
 FAR = 1e8
@@ -51,6 +54,12 @@ class Skeleton:
     """``method="skeleton"``."""
 
     name: str = "skeleton"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"))
+
+    def suits(self, traits: Traits) -> str | None:
+        """Exact answers that grow in proportion, and a domain in which windows lie apart."""
+        fits = traits.growth is Growth.LINEAR and traits.exact and traits.reach >= LEAST_REACH
+        return f"{traits.growth} and are exact" if fits and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find the skeleton, read its windows, settle what they leave open; look closer where that is not all."""
@@ -69,7 +78,7 @@ class Skeleton:
         if far.undetermined and attempt == 0:  # a unit that is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
         skeleton = Network(far.network.weights, [FAR * b for b in far.network.biases], far.network.activations)
-        rng = problem.rng(61)
+        rng = problem.rng("windows")
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)
         if found.network is None:

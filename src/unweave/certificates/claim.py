@@ -1,0 +1,68 @@
+"""The claim rule: what may be said of a network, given its certificate. Nothing else decides an outcome.
+
+*Identified* takes all of this: every fresh answer is reproduced to the accuracy of the answers, and there were as
+many as a claim needs; every further check was passed, among them the search for disagreement, and that no answer ever
+asked lies beyond eight error bars where the method states them; every parameter has a small standard error; and the
+method names no part as undetermined.
+
+*Partly identified*: the function agrees to 1e-3, or a check failed that leaves the rest of the function as it is (a
+rare unit is missing), or only the first layer is known.
+"""
+
+from __future__ import annotations
+
+from unweave.certificates.certificate import Certificate
+from unweave.core.errors import Outcome
+from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
+
+PARTLY = 1e-3
+"""A network whose fresh error is above this is not worth returning as partly identified."""
+_FRESH = {Evidence.QUERIES: "fresh answers", Evidence.ROWS: "held-out rows"}
+_MORE = {Evidence.QUERIES: "a larger budget", Evidence.ROWS: "more rows"}
+_TOO_FEW = {
+    Evidence.QUERIES: "the budget left only {} fresh queries for the certificate; raise the budget",
+    Evidence.ROWS: "there were only {} held-out rows for the certificate; give more rows",
+}
+
+
+def judge(
+    network: Network,
+    certificate: Certificate,
+    evidence: Evidence,
+    *,
+    reason: str = "",
+    undetermined: tuple[str, ...] = (),
+) -> tuple[Outcome, str]:
+    """The outcome that the certificate supports, and the reason when it is not ``identified``.
+
+    ``reason`` and ``undetermined`` are what the method says is open.
+    """
+    if network.is_open and evidence is Evidence.QUERIES:
+        if certificate.failed:
+            return Outcome.NOT_IDENTIFIED, _join(reason, *(check.reason for check in certificate.failed))
+        return Outcome.PARTLY, reason
+    local = [check.reason for check in certificate.failed if check.local]
+    if local:
+        return Outcome.PARTLY, "; ".join(local)
+    if not certificate.agrees:
+        partly = certificate.max_relative_error <= PARTLY
+        why = [check.reason for check in certificate.failed]
+        if not certificate.points_agree:
+            why = [
+                f"{_FRESH[evidence]} differ by up to {certificate.max_relative_error:.1e} (allowed "
+                f"{certificate.tolerance:.1e})"
+            ]
+        help_ = f"{_MORE[evidence]} or another method= may help"
+        return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), _join(reason, *why, help_)
+    if not certificate.complete:
+        return Outcome.PARTLY, _join(reason, _TOO_FEW[evidence].format(certificate.num_points))
+    count = len(undetermined) + len(certificate.undetermined)
+    if count:
+        open_parts = f"the function is recovered, but {count} of its parts are not determined by the answers"
+        return Outcome.PARTLY, reason or open_parts
+    return Outcome.IDENTIFIED, reason
+
+
+def _join(*parts: str) -> str:
+    return "; ".join(part.rstrip("; ") for part in parts if part)

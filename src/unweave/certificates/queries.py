@@ -1,0 +1,139 @@
+"""The certificate from queries: the recovered network against answers to questions that no fit has seen.
+
+*Function.* The recovered network is compared with the model at points never used in fitting: some drawn from the
+domain, some on its edge, some where the network's own units are most active. An error is measured against the
+larger of the outputs' spread and ``|x| |grad f(x)|``, the effect of a relative change of the input: far out, near
+a hyperplane, even the model's own rounding moves the answer by that much times 1e-16.
+
+*What follows.* If all n points drawn from the domain agree, then with 95 % confidence the fraction of the domain
+where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
+
+*Further checks* where functions have kinks or jumps, a search for places of disagreement, and those the method has
+named.
+
+*Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter
+at the measured noise level. Units whose parameters it does not determine are named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from unweave.certificates.base import Check, FreshQueries, Wanted
+from unweave.certificates.certificate import EXACT, NUM_POINTS, Certificate, name_units
+from unweave.certificates.disagreement import check_disagreement
+from unweave.certificates.first_layer import PLANE_ERROR, check_planes
+from unweave.certificates.kinks import check_kinks
+from unweave.certificates.steps import check_faces
+from unweave.core.errors import BudgetSpent
+from unweave.core.network import Network
+from unweave.evidence.meter import CERTIFICATE, Meter
+from unweave.evidence.precision import Precision
+from unweave.solve.weighted import relative_errors, weighted_system
+
+LOOSEST = 0.1
+"""However rough the answers are, a larger relative error on fresh ones is no agreement."""
+
+
+def certify(
+    network: Network,
+    meter: Meter,
+    precision: Precision,
+    rng: np.random.Generator,
+    *,
+    num_points: int = NUM_POINTS,
+    wanted: Sequence[Wanted] = (),
+) -> Certificate:
+    """Check ``network`` on fresh queries, charged to the stage ``certificate``."""
+    if network.is_open:
+        return _certify_first_layer(network, meter, precision, rng)
+    used = meter.transcript()
+    num_points = int(min(num_points, meter.ledger.left))
+    x, from_domain = _fresh_points(network, meter, num_points, rng)
+    with meter.stage(CERTIFICATE):
+        y = meter.ask(x)
+    x = meter.snap(x)
+    errors = relative_errors(network, x, y)
+    steps = "step" in network.hidden_activations
+    system = None if steps else weighted_system(network, *used, precision.noise, unit=precision.unit)
+    deviations = None if system is None else system.unit_errors(network)
+    # Decisions look like answers rounded to 0 and 1, but agree or do not.
+    tolerance = EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST)
+    fresh = FreshQueries(meter, precision, rng)
+    checks: list[Check] = []
+    if network.is_piecewise_linear:
+        checks += check_kinks(network, fresh, tolerance)
+    if steps:
+        checks += check_faces(network, fresh)
+    suspects = np.zeros((0, network.input_size))
+    if not steps:
+        search, suspects = check_disagreement(network, fresh, (x, y))
+        checks += search
+    checks += [check.make(network, fresh) for check in wanted]
+    return Certificate.of_errors(
+        errors,
+        from_domain,
+        num_points=len(x),
+        tolerance=tolerance,
+        condition=None if system is None else system.condition,
+        max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
+        undetermined=() if deviations is None else name_units(network, deviations),
+        checks=tuple(checks),
+        fresh={
+            "answers": y,
+            "outputs": network(x),
+            "errors": errors,
+            **({"suspects": suspects} if len(suspects) else {}),
+            **({} if deviations is None else {"deviations": deviations}),
+        },
+    )
+
+
+def _certify_first_layer(
+    network: Network, meter: Meter, precision: Precision, rng: np.random.Generator
+) -> Certificate:
+    """Without the rest of the network answers cannot be compared; the places of kinks on fresh lines can."""
+    try:
+        errors, confirmed, check = check_planes(network, FreshQueries(meter, precision, rng))
+    except BudgetSpent:
+        return Certificate(0.0, 0.0, 0, PLANE_ERROR, 1.0)
+    return Certificate.of_errors(
+        errors,
+        0,
+        num_points=len(errors),
+        tolerance=PLANE_ERROR,
+        undetermined=tuple(
+            f"layer 1, unit {i}: its hyperplane does not show on fresh lines"
+            for i in np.flatnonzero(~confirmed)
+        ),
+        checks=(check,),
+        num_needed=len(network.biases[0]),
+    )
+
+
+def _fresh_points(network: Network, meter: Meter, num_points: int, rng) -> tuple[np.ndarray, int]:
+    """Half drawn from the domain, a quarter on its edge, a quarter where the units are active, all inside it.
+
+    Points that were asked before are left out and made good by more from the domain.
+    """
+    quarter = num_points // 4
+    edge = meter.domain.edge(quarter, meter.input_size, rng)
+    active = active_points(network, quarter, rng)
+    others = np.concatenate([edge, active[meter.domain.contains(active)]])
+    others = others[meter.is_new(others)]
+    rest = num_points - len(others)
+    inner = meter.domain.sample(2 * rest, meter.input_size, rng)
+    inner = inner[meter.is_new(inner)][:rest]
+    return np.concatenate([inner, others]), len(inner)
+
+
+def active_points(network: Network, num_points: int, rng: np.random.Generator) -> np.ndarray:
+    """Points whose first-layer arguments are of order one: normal, whitened by the network's own rows."""
+    rows = network.weights[0]
+    _, values, vectors = np.linalg.svd(rows, full_matrices=False)
+    keep = values > 1e-8 * values[0] if values[0] > 0 else np.zeros(len(values), dtype=bool)
+    centre = -np.linalg.pinv(rows) @ network.biases[0] if keep.any() else np.zeros(rows.shape[1])
+    spread = vectors[keep] / values[keep, None] * np.sqrt(len(rows) / max(int(keep.sum()), 1))
+    return centre + 1.5 * rng.standard_normal((num_points, len(spread))) @ spread

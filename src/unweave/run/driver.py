@@ -1,0 +1,229 @@
+"""The driver of a run: evidence in, an Identification out.
+
+begin (measure what can be known before) -> traits -> choose methods -> recover -> certify -> claim, and the next method
+where nothing was identified. What differs between questions to a model and recorded rows is behind ``Side``
+(``run.queries``, ``run.rows``). A spent budget ends a run with what is known; a method that fails or runs out of memory
+ends its attempt, not the run.
+"""
+
+from __future__ import annotations
+
+import traceback
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from unweave.certificates.certificate import Certificate
+from unweave.certificates.claim import judge
+from unweave.core import activations as act
+from unweave.core.deadline import Deadline
+from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
+from unweave.core.network import Network
+from unweave.evidence.kinds import Evidence
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.precision import Precision
+from unweave.methods.base import Finding, Method, Problem, Traits
+from unweave.methods.choose import Choice, asked_for, choose
+from unweave.result import Identification
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user said, checked."""
+
+    activation: str
+    hidden: tuple[int, ...] | None
+    method: Method | None
+    """None: choose."""
+    seed: int
+    engine: Executor | str | None
+    deadline: Deadline
+
+
+class Side(Protocol):
+    """What the driver needs of questions to a model, or of recorded rows."""
+
+    kind: Evidence
+
+    @property
+    def evidence(self) -> Any:
+        """What a method is given."""
+        ...
+
+    @property
+    def precision(self) -> Precision | None: ...
+
+    @property
+    def ledger(self) -> Ledger: ...
+
+    def begin(self) -> str:
+        """Measure what can be known before any method; the reason why none need be tried, or nothing."""
+        ...
+
+    def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits: ...
+
+    def warnings(self, method: Method) -> tuple[str, ...]: ...
+
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
+        ...
+
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+        """The network as it is returned, its certificate, and details worth keeping."""
+        ...
+
+
+def drive(side: Side, wishes: Wishes) -> Identification:
+    """Every stage in order, one method after the other until one identifies; a spent budget ends it."""
+    best: Identification | None = None
+    choice: Choice | None = None
+    try:
+        reason = side.begin()
+        if reason:
+            return _nothing(reason, side)
+        for choice, ranking in _choices(side, wishes):
+            found, conclusive = _attempt(side, choice, wishes, ranking)
+            best = found if best is None else _better(best, found)
+            suspects = _suspects(side, choice, found)
+            if suspects is not None:  # its earlier questions are remembered and cost nothing
+                again, conclusive = _attempt(side, choice, wishes, ranking, suspects)
+                best = _better(best, again)
+            if best.identified or conclusive or side.ledger.left == 0:
+                break
+            if wishes.deadline.passed:
+                late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
+                best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
+                break
+    except BudgetSpent as error:
+        if best is None:
+            method = "" if choice is None else choice.method.name
+            why = "" if choice is None else choice.reason
+            return replace(_nothing(str(error), side), method=method, method_reason=why)
+        best = replace(best, warnings=(*best.warnings, str(error)))
+    if best is None:
+        return _nothing("no method serves this model yet; name one with method=", side)
+    return replace(best, ledger=side.ledger)
+
+
+def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
+    """Methods to try, in order, with the residuals that ranked them."""
+    if wishes.method is not None:
+        return [(asked_for(wishes.method, wishes.activation), {})]
+    traits = side.traits(wishes.activation, wishes.hidden)
+    return [(choice, dict(traits.ranking)) for choice in choose(traits)]
+
+
+def _attempt(
+    side: Side,
+    choice: Choice,
+    wishes: Wishes,
+    ranking: dict[str, float],
+    suspects: np.ndarray | None = None,
+) -> tuple[Identification, bool]:
+    """What one method finds and what may be claimed of it; also whether its reason rules out every other method."""
+    precision = side.precision
+    assert precision is not None
+    problem = Problem(
+        choice.activations,
+        wishes.hidden,
+        precision,
+        wishes.seed,
+        engine=wishes.engine,
+        deadline=wishes.deadline,
+        suspects=suspects,
+    )
+    base = Identification(
+        outcome=Outcome.NOT_IDENTIFIED,
+        method=choice.method.name,
+        method_reason=choice.reason,
+        precision=precision,
+    )
+    try:
+        finding = choice.method.recover(side.evidence, problem)
+        if finding.noise is not None:
+            precision = replace(precision, noise=finding.noise, kind="noisy")
+        base = replace(
+            base,
+            reason=finding.reason,
+            warnings=(*finding.warnings, *side.warnings(choice.method)),
+            undetermined=finding.undetermined,
+            alternatives={**ranking, **finding.alternatives},
+            precision=precision,
+            details=finding.details,
+        )
+        if finding.network is None:
+            return base, finding.conclusive
+        network, certificate, details = side.certify(finding, precision)
+    except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
+        raise
+    except Exception as error:
+        details = {**base.details, "traceback": traceback.format_exc()}
+        return replace(base, reason=_failure(choice.method, error), details=details), False
+    outcome, reason = judge(
+        network, certificate, side.kind, reason=finding.reason, undetermined=finding.undetermined
+    )
+    found = replace(
+        base,
+        outcome=outcome,
+        reason=reason,
+        network=None if outcome is Outcome.NOT_IDENTIFIED else network,
+        certificate=certificate,
+        undetermined=(*finding.undetermined, *certificate.undetermined),
+        warnings=(*base.warnings, *_differences(network, outcome, wishes)),
+        details={**base.details, **details},
+    )
+    return found, False
+
+
+def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:
+    """Points close to those where a search has found disagreement, if the method can use them; none was asked."""
+    certificate = found.certificate
+    if found.identified or certificate is None or not choice.method.serves.suspects or not side.ledger.left:
+        return None
+    places = certificate.fresh.get("suspects")
+    return None if places is None or not certificate.points_agree else side.nearby(places)
+
+
+def _failure(method: Method, error: Exception) -> str:
+    """A method that broke off, in one line with what would help."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}".rstrip(": ")
+    memory = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower()
+    if memory:
+        return (
+            f"{method.name} ran out of memory ({text}); run it where there is more, or name another method="
+        )
+    return f"{method.name} broke off ({text}); name another method=, and report it: this should not happen"
+
+
+def _differences(network: Network, outcome: Outcome, wishes: Wishes) -> tuple[str, ...]:
+    """Where the network is not as the user said it would be."""
+    if outcome is Outcome.NOT_IDENTIFIED:
+        return ()
+    said: list[str] = []
+    if wishes.hidden not in (None, network.hidden) and not network.is_open:
+        said.append(f"the hidden widths found, {list(network.hidden)}, differ from those given")
+    families = {_family(name) for name in network.hidden_activations}
+    if wishes.activation != "auto" and families and _family(wishes.activation) not in families:
+        said.append(f"the units found are {network.activations[0]}, not {wishes.activation} as given")
+    return tuple(said)
+
+
+def _family(activation: str) -> str:
+    """The activation without its parameter; tanh and sigmoid describe the same functions."""
+    family = act.get(activation).family
+    return "tanh" if family == "sigmoid" else family
+
+
+def _better(earlier: Identification, later: Identification) -> Identification:
+    """The one that reached more. Of two that found nothing the later: what sent the model on to it is history."""
+    gained = later.outcome.rank - earlier.outcome.rank
+    nothing = earlier.network is None and later.network is None
+    return later if gained > 0 or (gained == 0 and nothing) else earlier
+
+
+def _nothing(reason: str, side: Side) -> Identification:
+    return Identification(
+        outcome=Outcome.NOT_IDENTIFIED, reason=reason, precision=side.precision, ledger=side.ledger
+    )

@@ -1,0 +1,172 @@
+"""The side of a run that asks a model: what is measured before any method, and how a network is certified.
+
+resolve -> meter -> precision -> growth -> traits; then, for each network found, a certificate on fresh queries, with
+one or two refits where the network lies close but not close enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unweave.certificates.answers import check_answers
+from unweave.certificates.certificate import NUM_POINTS, Certificate
+from unweave.certificates.claim import PARTLY
+from unweave.certificates.queries import active_points, certify
+from unweave.core.network import Network
+from unweave.core.streams import stream
+from unweave.evidence.kinds import Evidence
+from unweave.evidence.ledger import Ledger
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision, measure_precision
+from unweave.methods.base import Finding, Method, Traits
+from unweave.models.resolve import num_probes
+from unweave.probes.growth import Growth, observe_growth
+from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.solve.weighted import weighted_polish
+
+NUM_SCOUTS = 100
+"""Further points asked where all answers so far are the same, before they are called constant."""
+CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+
+
+@dataclass
+class Asking:
+    """A model behind a meter, and what was measured of it."""
+
+    meter: Meter
+    seed: int
+    precision: Precision | None = None
+    kind: Evidence = Evidence.QUERIES
+    _growth: Growth = Growth.UNSEEN
+    _num_certificates: int = field(default=0)
+
+    @property
+    def evidence(self) -> Meter:
+        return self.meter
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.meter.ledger
+
+    def begin(self) -> str:
+        """Measure precision and growth; the reason why no method need be tried, or nothing."""
+        meter = self.meter
+        meter.charge_probes(num_probes(meter.oracle))
+        self.precision = measure_precision(meter, self._rng("precision"))
+        meter.check_replayed(self.precision.noise, self.precision.scale)
+        self._growth = observe_growth(meter, self.precision, self._rng("growth"))
+        constant = self._growth is Growth.CONSTANT and not self._two_valued()
+        return CONSTANT if constant or self._is_flat() else ""
+
+    def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
+        """Look at what the choice of a method depends on, asking no more than it needs."""
+        assert self.precision is not None
+        exact, two_valued = self.precision.kind == "float64", self._two_valued()
+        kinked: bool | None = None
+        if activation == "auto" and not two_valued:
+            kinked = self._growth in (Growth.LINEAR, Growth.UNSEEN) and is_piecewise_linear(
+                self.meter, self.precision, self._rng("kind"), num_segments=6 if exact else 12
+            )
+        return Traits(
+            Evidence.QUERIES,
+            self.meter.input_size,
+            self.meter.output_size,
+            activation,
+            hidden,
+            self._growth,
+            self.meter.domain.reach(self.meter.input_size),
+            exact,
+            kinked,
+            two_valued,
+        )
+
+    def warnings(self, method: Method) -> tuple[str, ...]:
+        """What a method assumes and this evidence does not give."""
+        return ()
+
+    def nearby(self, x: np.ndarray) -> np.ndarray:
+        """Points a relative 1e-4 beside ``x``, inside the domain."""
+        aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
+        return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
+
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+        """The network, refitted where it lies close but not close enough, and its certificate."""
+        network = finding.network
+        assert network is not None
+        certificate = self._certify(network, finding)
+        if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
+            network = self._sharpen(network, precision)
+            certificate = self._certify(network, finding)
+        if _is_rough(network, certificate, precision):
+            network = self._spread_out(network, precision)
+            certificate = self._certify(network, finding)
+        if finding.error_bars is not None and not network.is_open:
+            every = check_answers(network, *self.meter.answers(), finding.error_bars)
+            certificate = replace(certificate, checks=(*certificate.checks, every))
+        return network, certificate, {}
+
+    def _certify(self, network: Network, finding: Finding) -> Certificate:
+        """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
+        assert self.precision is not None
+        self._num_certificates += 1
+        rng = self._rng("certificate", self._num_certificates)
+        return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
+
+    def _spread_out(self, network: Network, precision: Precision) -> Network:
+        """Two more answers a parameter from all over the domain, and a fit on everything asked.
+
+        As few answers as let a network fit leave one of rounded or noisy answers open where none was asked.
+        """
+        size, rng = self.meter.input_size, self._rng("spread out", self._num_certificates)
+        room = self.meter.ledger.left - NUM_POINTS
+        num_points = int(max(min(network.num_parameters, room / 2), 0))
+        points = np.concatenate(
+            [
+                self.meter.domain.sample(num_points, size, rng),
+                self.meter.domain.edge(num_points // 2, size, rng),
+                active_points(network, num_points // 2, rng),
+            ]
+        )
+        return self._refit(network, points, precision, max_steps=10)
+
+    def _sharpen(self, network: Network, precision: Precision) -> Network:
+        """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
+        rng = self._rng("sharpen", self._num_certificates)
+        points = active_points(network, network.num_parameters, rng)
+        return self._refit(network, points, precision, max_steps=6)
+
+    def _refit(self, network: Network, points: np.ndarray, precision: Precision, max_steps: int) -> Network:
+        with self.meter.stage("sharpen"):
+            self.meter.ask(points[self.meter.domain.contains(points)])
+        x, y = self.meter.transcript()
+        return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=max_steps)
+
+    def _two_valued(self) -> bool:
+        """Whether exactly two different answers were seen so far: a decision, not a number."""
+        return self.meter.output_size == 1 and len(np.unique(self.meter.transcript()[1])) == 2
+
+    def _is_flat(self) -> bool:
+        """Whether a domain that ends shows one and the same answer at every point asked, and at a hundred more."""
+        answers = self.meter.transcript()[1]
+        if self._growth is not Growth.UNSEEN or np.any(answers != answers[:1]):
+            return False
+        rng, size = self._rng("flat"), self.meter.input_size
+        half = NUM_SCOUTS // 2
+        domain = self.meter.domain
+        with self.meter.stage("growth"):
+            more = self.meter.ask(
+                np.concatenate([domain.sample(half, size, rng), domain.edge(half, size, rng)])
+            )
+        return bool(np.all(more == answers[:1]))
+
+    def _rng(self, *purpose: str | int) -> np.random.Generator:
+        return stream(self.seed, "run", *purpose)
+
+
+def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:
+    """Whether a smooth network of inexact answers is wrong on fresh points but may only lack answers."""
+    if network.is_open or certificate.agrees or precision.kind == "float64":
+        return False
+    return not network.is_piecewise_linear and certificate.max_relative_error < 1

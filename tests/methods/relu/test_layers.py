@@ -1,0 +1,173 @@
+"""Two hidden layers of relu units: every weight, few queries, and no claim where something is missing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unweave
+from truth import random_network
+from unweave.certificates.base import FreshQueries
+from unweave.certificates.kinks import LINES, check_kinks
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.base import Problem
+from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.open_weights import complete_from_answers
+from unweave.methods.relu.preactivation import PreActivation
+from unweave.models.resolve import resolve
+from unweave.probes.inquiry import open_inquiry
+from unweave.probes.planes import Planes
+
+EXACT = Precision(1e-16, 1.0, "float64")
+
+
+def _recover(network, seed):
+    meter = Meter(resolve(network))
+    return ReluLayers().recover(meter, Problem(("relu",), None, EXACT, seed)), meter
+
+
+@pytest.mark.parametrize(
+    ("sizes", "seeds", "limit"),
+    [
+        ((20, 10, 10, 1), (0, 1, 2), 14),
+        ((10, 10, 10, 1), (1, 2), 19),
+        ((10, 10, 5, 1), (0, 2), 19),
+        ((10, 15, 15, 1), (0, 5), 19),
+        ((30, 20, 10, 1), (0,), 8),
+    ],
+)
+def test_random_networks_come_back_exactly(sizes, seeds, limit):
+    for seed in seeds:
+        network = random_network(sizes, "relu", seed)
+        finding, meter = _recover(network, seed)
+        assert finding.network is not None, finding.reason
+        assert finding.network.hidden == sizes[1:-1]
+        assert unweave.compare(network, finding.network).max_relative_error <= 1e-8
+        assert meter.ledger.total <= limit * network.num_parameters
+
+
+def test_several_outputs_are_used_jointly():
+    network = random_network((12, 8, 6, 3), "relu", 2)
+    finding, _ = _recover(network, 2)
+    assert finding.network is not None, finding.reason
+    assert unweave.compare(network, finding.network).max_relative_error <= 1e-8
+
+
+def test_identify_finds_the_depth_by_itself():
+    network = random_network((10, 8, 5, 1), "relu", 4)
+    found = unweave.identify(network, seed=4)
+    assert found.identified, found.reason
+    assert found.method == "relu-layers"
+    assert unweave.compare(network, found.network).max_relative_error <= 1e-8
+
+
+def test_an_always_active_unit_is_named():
+    network = random_network((12, 6, 5, 1), "relu", 3)
+    second, biases = network.weights[1].copy(), network.biases[1].copy()
+    second[0], biases[0] = np.abs(second[0]), 1.0
+    truth = Network(
+        [network.weights[0], second, network.weights[2]],
+        [network.biases[0], biases, network.biases[2]],
+        network.activations,
+    )
+    finding, _ = _recover(truth, 3)
+    assert finding.network is not None, finding.reason
+    assert any("always active" in part for part in finding.undetermined)
+    x = 1.5 * np.random.default_rng(0).standard_normal((2000, 12))
+    np.testing.assert_allclose(finding.network(x), truth(x), atol=1e-8)
+
+
+@pytest.mark.parametrize("sizes", [(8, 6, 5, 4, 1), (9, 6, 5, 5, 4, 2)])
+def test_of_a_deeper_network_the_first_layer_is_found_and_no_more_claimed(sizes):
+    network = random_network(sizes, "relu", 1)
+    found = unweave.identify(network, seed=1)
+    assert found.outcome == "partly identified"
+    assert found.network is not None
+    assert found.network.is_open
+    assert "everything above layer 1" in found.undetermined
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    truth = np.hstack([network.weights[0], network.biases[0][:, None]]) / lengths[:, None]
+    rows = np.hstack([found.network.weights[0], found.network.biases[0][:, None]])
+    pairs = np.argmax(rows @ truth.T, axis=1)
+    assert sorted(pairs) == list(range(sizes[1]))
+    np.testing.assert_allclose(rows, truth[pairs], atol=1e-8)
+    assert found.certificate is not None
+    assert [check.figures["num_unconfirmed"] for check in found.certificate.checks] == [0]
+
+
+@pytest.mark.parametrize("budget", [5000, 8000])
+def test_a_spent_budget_does_not_lose_the_first_layer(budget):
+    network = random_network((14, 9, 7, 6, 2), "relu", 4)
+    found = unweave.identify(network, seed=1, budget=budget)
+    assert found.ledger.total <= budget
+    assert found.network is not None, found.reason
+    assert found.network.is_open
+    assert found.outcome == "partly identified"
+    assert "budget" in found.reason
+
+
+def test_the_checks_see_a_missing_unit():
+    network = random_network((10, 12, 1), "relu", 5)
+    rng = np.random.default_rng(0)
+    whole = {c.name: c for c in check_kinks(network, FreshQueries(Meter(resolve(network)), EXACT, rng))}
+    assert all(check.passed for check in whole.values())
+    assert whole[LINES].figures["num_unexplained"] == 0
+    short = Network(
+        [network.weights[0][1:], network.weights[1][:, 1:]],
+        [network.biases[0][1:], network.biases[1]],
+        network.activations,
+    )
+    checks = {c.name: c for c in check_kinks(short, FreshQueries(Meter(resolve(network)), EXACT, rng))}
+    assert checks[LINES].passed is False
+    assert checks[LINES].figures["num_unexplained"] > 0
+
+
+@pytest.mark.parametrize(("bias", "weight"), [(2.0, 0.7), (-0.4, -40.0)], ids=["on", "off"])
+def test_a_weight_no_crossing_shows_comes_from_the_answers(bias, weight):
+    network = random_network((8, 5, 3, 1), "relu", 11)
+    second, biases = network.weights[1].copy(), network.biases[1].copy()
+    second[0, 2], biases[0] = weight, bias
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    truth = Network(
+        [network.weights[0] / lengths[:, None], second, network.weights[2]],
+        [network.biases[0] / lengths, biases, network.biases[2]],
+        network.activations,
+    )
+    meter = Meter(resolve(truth))
+    rng = np.random.default_rng(0)
+    meter.ask(3 * rng.standard_normal((3000, 8)))
+    inquiry = open_inquiry(meter, EXACT, rng)
+    rows, offsets = truth.weights[0], truth.biases[0]
+    none = np.zeros(5)
+    planes = Planes(rows, offsets, np.zeros((5, 1)), none, -offsets[:, None] * rows)
+    units = []
+    for i in range(3):
+        size = abs(truth.weights[2][0, i])
+        x = 3 * rng.standard_normal((20000, 8))
+        h = np.maximum(x @ rows.T + offsets, 0.0)
+        x = x[h[:, 2] == 0]
+        z = np.maximum(x @ rows.T + offsets, 0.0) @ second[i] + biases[i]
+        low, high = x[np.argmin(z)], x[np.argmax(z)]
+        for _ in range(200):
+            middle = (low + high) / 2
+            value = np.maximum(rows @ middle + offsets, 0.0) @ second[i] + biases[i]
+            low, high = (middle, high) if value < 0 else (low, middle)
+        heights = rows @ high + offsets
+        gradient = size * (second[i] * (heights > 0)) @ rows
+        known = np.ones(5, dtype=bool)
+        known[2] = i != 0
+        output = np.sign(truth.weights[2][:, i])
+        units.append(
+            PreActivation(high, gradient, np.sign(heights), size * second[i] * known, known, output, 0.0)
+        )
+    assert units[0].sides[2] < 0
+    assert complete_from_answers(inquiry, planes, units, np.ones(5))
+    assert units[0].known.all()
+    if weight > 0:
+        size = abs(truth.weights[2][0, 0])
+        np.testing.assert_allclose(units[0].weights[2], size * weight, rtol=1e-7)
+        assert not units[0].assumed
+    else:
+        assert units[0].assumed == {2}

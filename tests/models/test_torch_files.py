@@ -1,0 +1,66 @@
+"""Files torch writes, opened without pickle: exported programs, TorchScript, state dicts, foreign safetensors."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from unweave.core.errors import InputError
+from unweave.models.resolve import resolve, resolve_network
+
+X = np.random.default_rng(0).standard_normal((7, 5))
+
+
+@pytest.fixture
+def module():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(5, 6), nn.Tanh(), nn.Linear(6, 2)).double()
+
+
+def _answers(module):
+    return module(torch.as_tensor(X)).detach().numpy()
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")
+def test_torchscript_and_exported_programs_answer_as_the_module(module, tmp_path):
+    torch.jit.script(module).save(tmp_path / "scripted.pt")
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(module, (torch.as_tensor(X),), dynamic_shapes=({0: rows},))
+    torch.export.save(program, tmp_path / "program.pt2")
+    for model in (tmp_path / "scripted.pt", tmp_path / "program.pt2", program.module()):
+        oracle = resolve(model)
+        assert (oracle.input_size, oracle.dtype) == (5, "float64")
+        assert np.array_equal(oracle(X), _answers(module))
+
+
+def test_a_state_dict_is_a_network_once_its_activation_is_said(module, tmp_path):
+    from safetensors.torch import save_file
+
+    torch.save(module.state_dict(), tmp_path / "state.pt")
+    save_file(module.state_dict(), tmp_path / "model.safetensors")
+    with pytest.raises(InputError, match="no activation"):
+        resolve(tmp_path / "state.pt")
+    (tmp_path / "config.json").write_text(json.dumps({"hidden_act": "tanh"}))
+    for name in ("state.pt", "model.safetensors"):
+        assert np.allclose(resolve_network(tmp_path / name)(X), _answers(module), rtol=1e-14)
+
+
+def test_tensors_that_are_no_chain_are_refused(tmp_path):
+    torch.save(nn.Conv2d(3, 4, 3).state_dict(), tmp_path / "conv.pt")
+    with pytest.raises(InputError, match="no plain chain"):
+        resolve(tmp_path / "conv.pt")
+
+
+def test_a_pickled_module_still_needs_permission(module, tmp_path):
+    torch.save(module, tmp_path / "module.pt")
+    with pytest.raises(InputError, match="pickled"):
+        resolve(tmp_path / "module.pt")
+
+
+@pytest.mark.parametrize("first", [nn.BatchNorm1d(5), nn.LayerNorm(5), nn.Flatten()])
+def test_layers_before_the_first_linear_one_tell_the_size(module, first):
+    assert resolve(nn.Sequential(first.double(), *module)).input_size == 5
