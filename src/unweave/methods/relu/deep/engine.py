@@ -7,6 +7,7 @@ output layer when the layer is the last; then the output layer is tried by least
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -26,7 +27,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
 from unweave.methods.relu.deep.top import Top, fit_top, sides_if_last
-from unweave.methods.relu.deep.units import aim_at_entries, find_units
+from unweave.methods.relu.deep.units import aim_at_entries, find_units, update_units
 from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.probes.lines import Lines, join_lines
@@ -67,15 +68,18 @@ class Missing(Stuck):
 
 
 def recover(
-    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_steps: int = 24, say=lambda text: None
+    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_steps: int = 24, max_seconds: float = 120.0, say=lambda text: None
 ) -> Recovered:
     """Layer after layer; where a layer does not close, more lines, then the layer below again."""
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, num_lines, d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
     served, failures = 0, {}
+    deadline = time.process_time() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
+        if time.process_time() > deadline:
+            break
         try:
             rows, entries = _find_layer(pool, known, say, first_time=depth + 1 > served)
             served = max(served, depth + 1)
@@ -127,15 +131,17 @@ def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tup
     """Fresh points where units may hide, and what they show to be missing."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
-        fresh = [spread_points(domain, 60, d, rng)]
-        fresh += [extreme_points(known.first(l), known.first(l).width, domain, rng) for l in range(1, known.depth)]
+        fresh = [spread_points(domain, 200, d, rng)]
+        fresh += [extreme_points(known.first(l), 2 * known.first(l).width, domain, rng) for l in range(1, known.depth)]
         pool.inquiry.meter.ask(np.concatenate(fresh))
+        before = known.width
         known, top = add_missing_units(pool, known, fit_top(pool, known))
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
-        if not top.wrong.any():
+        if top.wrong.any():
+            pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
             break
-        pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
-        break
+        if known.width == before:
+            break
     return known, top
 
 
@@ -156,7 +162,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             if all(unit.whole for unit in units) or not aim_at_entries(view, units, failed):
                 break
             view.load()
-            units = find_units(view, units)
+            units, _ = update_units(view, units)
         rows, seen = np.array([u.row for u in units]), np.array([u.seen for u in units])
         say(
             f"layer {known.depth + 1}: {len(units)} units, open entries {int((~seen).sum())}, lines {len(pool.scans)}, "

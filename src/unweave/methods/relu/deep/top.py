@@ -13,6 +13,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_ROWS = 6000
+DEBUG = False
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def sides_if_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
     h = known.features(x)
     clean = ~np.any((known.active(h) @ (~seen[:, :-1]).T.astype(int)) > 0, axis=1) if known.depth else np.ones(len(x), bool)
     take = np.flatnonzero(clean)
+    if DEBUG: print('   SIL clean', len(take), 'of', len(x), 'units', n)
     if len(take) < 4 * n + 20:
         return None
     take = take[_some(len(take))]
@@ -87,6 +89,7 @@ def sides_if_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
     answers = y[take] * weight[take, None]
     solution = robust_fit(features, answers, size)
     miss = np.max(np.abs(features @ solution - answers), axis=1)
+    if DEBUG: print('   SIL median', np.median(miss)/size)
     if np.median(miss) > 1e-7 * size:
         return None
     _, s, vt = np.linalg.svd(features / scale, full_matrices=False)
@@ -96,6 +99,7 @@ def sides_if_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
         if solution is None:
             return None
     one, two = np.linalg.norm(solution[:n], axis=1), np.linalg.norm(solution[n : 2 * n], axis=1)
+    if DEBUG: print('   SIL ratios', np.minimum(one, two) / np.maximum(np.maximum(one, two), 1e-300), 'missing', missing)
     if np.max(np.minimum(one, two) / np.maximum(np.maximum(one, two), 1e-300)) > 1e-3:
         return None
     return np.where(one > two, 1.0, -1.0)

@@ -15,15 +15,22 @@ from unweave.probes.lines import join_lines
 MAX_OPEN_SEEDS = 120
 
 
-def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
-    """Units behind the open kinks, besides those already found."""
+def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidate], np.ndarray]:
+    """The units on all the evidence there is now, and the kinks that none of them explains."""
     free = np.ones(len(view.row), dtype=bool)
     kept: list[Candidate] = []
-    for unit in units:  # rows stay, what carries them is looked up again
+    for unit in units:
         judged = judge(view, unit, free)
         if judged is not None:
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)
+    view.free = free
+    return kept, free
+
+
+def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+    """Units behind the open kinks, besides those already found."""
+    kept, free = update_units(view, units)
     for seed in np.argsort(view.row_error):
         if not free[seed] or not np.isfinite(view.row_error[seed]):
             continue
