@@ -24,9 +24,10 @@ from unweave.methods.relu.deep.extremes import (
 )
 from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.last import orient_last
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
-from unweave.methods.relu.deep.top import Top, fit_top, sides_if_last
+from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.units import aim_at_entries, find_units, update_units
 from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.view import LayerView, nearest
@@ -170,22 +171,35 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
         )
         if _too_many_misses(units):
             raise Missing(known.depth, view)
-        signs = sides_if_last(pool, known, rows, seen)
-        if signs is None:
-            sides = vote_sides(pool, known, rows, seen)
-            say(f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}")
-            if not sides.settled or len(sides.failed):
-                more = _towards_missing(pool, known, sides, more)
+        whole = seen.all(axis=1)
+        for core in (np.ones(len(rows), dtype=bool), whole):
+            if core.sum() < 2 or (core is whole and whole.all()):
                 continue
-            signs = sides.signs()
-            rows, seen = _take_entries(rows, seen, sides)
-        else:
-            rows, seen = entries_from_answers(pool, known, rows * signs[:, None], seen)
-            signs = np.ones(len(rows))
-        rows = close_unseen(pool, known, rows * signs[:, None], seen)
-        rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-        return rows, [(int(u), int(i)) for u, i in np.argwhere(~seen)]
+            last = orient_last(pool, known, rows[core], seen[core], view if core.all() else None)
+            if last is not None:
+                say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
+                rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
+                return _closed(pool, known, rows, seen)
+        for core in (whole, np.ones(len(rows), dtype=bool)):
+            if core.sum() < 2 or (core is not whole and whole.all()):
+                continue
+            sides = vote_sides(pool, known, rows[core], seen[core])
+            say(
+                f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, clashes {int(sides.clashes.sum())}, "
+                f"{int(core.sum())} units"
+            )
+            if sides.settled and not len(sides.failed):
+                rows, seen = _take_entries(rows[core], seen[core], sides)
+                return _closed(pool, known, rows * sides.signs()[:, None], seen)
+            more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
+
+
+def _closed(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
+    """Rows of length one, entries that nothing shows set so that they do not, and which these are."""
+    rows = close_unseen(pool, known, rows, seen)
+    rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    return rows, [(int(u), int(i)) for u, i in np.argwhere(~seen)]
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
