@@ -17,6 +17,7 @@ from unweave.methods.relu.deep.extremes import (
     border_lines,
     extreme_lines,
     extreme_points,
+    lowest_points,
     near_lines,
     random_lines,
     spread_points,
@@ -24,7 +25,7 @@ from unweave.methods.relu.deep.extremes import (
 )
 from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.last import orient_last
+from unweave.methods.relu.deep.last import LastLayer, orient_last
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
 from unweave.methods.relu.deep.top import Top, fit_top
@@ -82,16 +83,19 @@ def recover(
         if time.process_time() > deadline:
             break
         try:
-            rows, entries = _find_layer(pool, known, say, first_time=depth + 1 > served)
+            rows, entries, is_last = _find_layer(pool, known, say, first_time=depth + 1 > served)
             served = max(served, depth + 1)
             known = known.extended(rows)
             opened[known.depth] = entries
             top = fit_top(pool, known)
             say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
-            if top.median_miss >= LAST and known.depth < max_layers:
-                continue
             if top.median_miss >= LAST:
-                break
+                if is_last:
+                    known = known.first(depth)
+                    raise Stuck(f"layer {depth + 1} is the last, but not whole")
+                if known.depth == max_layers:
+                    break
+                continue
             known, top = _finish(pool, known, top, say)
             best = Recovered(known, top, _flat_entries(opened, known.depth))
             if not top.wrong.any():
@@ -150,7 +154,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
     more = extreme_lines(known, 6, domain, rng) if known.depth and first_time else None
-    for _ in range(max_rounds):
+    for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
@@ -176,10 +180,13 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             if core.sum() < 2 or (core is whole and whole.all()):
                 continue
             last = orient_last(pool, known, rows[core], seen[core], view if core.all() else None)
+            if last is not None and last.is_guess and attempt < 2:  # a unit never seen to switch: look for its border first
+                more = join_lines(more, _where_it_may_switch(pool, known, last))
+                last = None
             if last is not None:
                 say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
                 rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
-                return _closed(pool, known, rows, seen)
+                return *_closed(pool, known, rows, seen), True
         for core in (whole, np.ones(len(rows), dtype=bool)):
             if core.sum() < 2 or (core is not whole and whole.all()):
                 continue
@@ -190,7 +197,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             )
             if sides.settled and not len(sides.failed):
                 rows, seen = _take_entries(rows[core], seen[core], sides)
-                return _closed(pool, known, rows * sides.signs()[:, None], seen)
+                return *_closed(pool, known, rows * sides.signs()[:, None], seen), False
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
 
@@ -216,6 +223,13 @@ def _too_many_misses(units: list[Candidate]) -> bool:
     """Zero sets that bend where nothing known bends: a unit below is missing."""
     hits, predicted = sum(u.hits for u in units), sum(u.predicted for u in units)
     return hits < 0.97 * predicted
+
+
+def _where_it_may_switch(pool: Pool, known: Known, last: LastLayer, num: int = 3) -> Lines:
+    """Lines through the points at which a unit that seems always on is smallest, offline."""
+    rng, domain, d = pool.rng, pool.inquiry.meter.domain, pool.input_size
+    lows = lowest_points(known, last.steady, num, domain, rng)
+    return through_pairs(domain, lows, spread_points(domain, len(lows), d, rng, 0.7), rng)
 
 
 def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> Lines:

@@ -7,7 +7,7 @@ linear solve, or by going through all of them for the choice that leaves nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +29,12 @@ class LastLayer:
     num_found: int
     num_choices: int = 1
     """How many choices of sides leave the same function on all answers."""
+    steady: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Rows that a unit which never switched may have, one a choice; empty where its border was met."""
+
+    @property
+    def is_guess(self) -> bool:
+        return len(self.steady) > 0
 
 
 def orient_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, kinks=None) -> LastLayer | None:
@@ -102,7 +108,7 @@ def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> Las
     far = size > np.quantile(size, 0.9)
     low = np.min(z / (size[:, None] + 1e-300), axis=0, where=far[:, None], initial=np.inf)
     order = np.argsort(np.where(single, -low, np.inf))
-    bias, chosen = None, None
+    bias, chosen, guessed = None, None, np.zeros((0, 0))
     if kinks is not None:
         for choice in order[: min(len(order), 4096)]:
             if not single[choice]:
@@ -116,10 +122,11 @@ def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> Las
         if not single[chosen] or low[chosen] < -1e-6:
             return None
         bias = max(0.0, -float(np.min(z[:, chosen]))) * 1.01 + 1.0
+        guessed = extra[order[:8]]
     num_same = int(np.sum(single & (low >= -1e-6)))
     signs = choices[chosen]
     out = np.vstack([rows[units] * signs[:, None], np.append(extra[chosen], bias)])
-    return LastLayer(out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same)
+    return LastLayer(out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same, guessed)
 
 
 def _bias_from_kinks(row: np.ndarray, view) -> float | None:
