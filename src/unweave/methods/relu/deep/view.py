@@ -30,6 +30,8 @@ class LayerView:
         self.breaks: list[np.ndarray] = []
         self.track = Track(np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, known.width + 1)))
         self._explained = np.zeros(0, dtype=bool)
+        self.free = np.zeros(0, dtype=bool)
+        """Which measured open kinks no unit found so far explains."""
         self.update()
 
     def update(self) -> None:
