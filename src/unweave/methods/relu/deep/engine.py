@@ -34,6 +34,7 @@ from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.probes.lines import Lines, join_lines
 
+NUM_EXTREME = 0
 LAST = 1e-9
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 
@@ -153,12 +154,12 @@ def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tup
 def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4):
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    more = extreme_lines(known, 6, domain, rng) if known.depth and first_time else None
+    more = extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
-        units = _gather_units(view, units)
+        units = _gather_units(view, units, 2 if known.depth else 1)
         more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
         if not units:
             continue
@@ -243,27 +244,27 @@ def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> L
     return join_lines(others.take(np.arange(2)), through_pairs(pool.inquiry.meter.domain, a, b, rng))
 
 
-def _gather_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> list[Candidate]:
+    """Measure line after line where found units do not explain the kinks, until lines bring nothing new."""
     pool = view.pool
-    if view.known.depth:
-        pool.measure(view.open, view.known)
-        view.load()
-        return find_units(view, units)
-    quiet = 0
     view.load()
     units = find_units(view, units)
-    for line in np.flatnonzero(pool.is_random):
+    quiet = 0
+    for line in range(len(pool.scans)):
         mine = view.open[pool.line[view.open] == line]
-        if len(mine) == 0 or np.all(np.isfinite(pool.normal_error[mine])):
+        mine = mine[np.isinf(pool.normal_error[mine]) & ~pool.foreign[mine]]
+        if not len(mine):
             continue
         numbers = mine[~_explained(view, units)[mine]]
-        before = len(units)
-        if np.any(np.isinf(pool.normal_error[numbers])):
-            pool.measure(numbers, view.known)
-            view.load()
-            units = find_units(view, units)
-        quiet = quiet + 1 if len(units) == before else 0
-        if line and quiet >= 1:
+        if not len(numbers):
+            continue
+        pool.measure(numbers, view.known)
+        view.load()
+        before = len(units), sum(int(unit.seen.sum()) for unit in units)
+        units = find_units(view, units)
+        after = len(units), sum(int(unit.seen.sum()) for unit in units)
+        quiet = quiet + 1 if after == before and units else 0
+        if quiet >= num_quiet:
             break
     return units
 

@@ -32,19 +32,21 @@ def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
     """Units behind the open kinks, besides those already found."""
     kept, free = update_units(view, units)
     for seed in np.argsort(view.row_error):
-        if not free[seed] or not np.isfinite(view.row_error[seed]):
+        if not free[seed] or not np.isfinite(view.row_error[seed]) or view.was_rejected(seed):
             continue
         candidate = grow(view, seed, free)
         judged = judge(view, candidate, free)
         if judged is not None and not _known_already(judged, kept):
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)
+        else:
+            view.reject(seed)
     if view.known.depth:
         tried = 0
         for seed in np.argsort(view.noise):
             if tried >= MAX_OPEN_SEEDS or not np.isfinite(view.noise[seed]):
                 break
-            if not free[seed] or view.complete[seed]:
+            if not free[seed] or view.complete[seed] or view.was_rejected(seed):
                 continue
             tried += 1
             candidate = grow_open(view, seed, free)
@@ -52,6 +54,8 @@ def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
             if judged is not None and not _known_already(judged, kept):
                 kept.append(judged)
                 free &= ~supporters(view, judged.row, judged.seen)
+            else:
+                view.reject(seed)
     kept = drop_facets(view, kept)
     _, free = update_units(view, kept)
     return kept
