@@ -14,6 +14,8 @@ from unweave.certificates.answers import check_answers
 from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.queries import active_points, certify
+from unweave.core.deadline import Deadline
+from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
@@ -24,6 +26,7 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
 NUM_SCOUTS = 100
@@ -90,6 +93,14 @@ class Asking:
         """Points a relative 1e-4 beside ``x``, inside the domain."""
         aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
         return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
+
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """A student of answers from the domain, judged on fresh ones."""
+        self.meter.deadline = deadline
+        try:
+            return distil(self.meter, self._rng("surrogate"), deadline)
+        except BudgetSpent:
+            return None
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
