@@ -62,6 +62,11 @@ class Identification:
         return self.outcome is Outcome.IDENTIFIED
 
     @property
+    def certificate_seed(self) -> int | None:
+        """Where the questions of the certificate began; None for recorded rows."""
+        return (self.details.get("asked") or {}).get("certificate_seed")
+
+    @property
     def activation(self) -> str | None:
         """The hidden activation, or several joined by a slash; None without a network."""
         if self.network is None:
@@ -156,6 +161,7 @@ class Identification:
             "warnings": list(self.warnings),
             "seconds": self.seconds,
             "seed": self.seed,
+            "certificate_seed": self.certificate_seed,
         }
 
     def _what_was_found(self) -> str:
