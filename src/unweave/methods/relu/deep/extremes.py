@@ -41,16 +41,28 @@ def extreme_points(
     known: Known, num: int, domain: Domain, rng: np.random.Generator, *, num_draws: int = 3000, num_steps: int = 60
 ) -> np.ndarray:
     """Points at which one or two features are large and all others small: maxima of (c . h) / |h|, c mostly -1."""
-    d, n, keep = known.input_size, known.width, 6
-    x = spread_points(domain, num_draws, d, rng)
-    h = known.features(x)
-    h = h / (np.linalg.norm(h, axis=1, keepdims=True) + 1e-9)
+    n = known.width
     signs = -np.ones((num, n))
     first = rng.permutation(num) % n
     signs[np.arange(num), first] = 1.0
     second = (first + rng.integers(1, max(n, 2), size=num)) % n
     pairs = rng.uniform(size=num) < 0.5
     signs[pairs, second[pairs]] = 1.0
+    return _climb(known, signs, domain, rng, num_draws, num_steps)
+
+
+def lowest_points(known: Known, rows: np.ndarray, num: int, domain: Domain, rng: np.random.Generator) -> np.ndarray:
+    """Points at which ``row . h / |h|`` is smallest, for ``num`` of the rows."""
+    pick = rng.permutation(max(num, len(rows)))[:num] % len(rows)
+    return _climb(known, -rows[pick], domain, rng, 3000, 60)
+
+
+def _climb(known: Known, signs: np.ndarray, domain: Domain, rng, num_draws: int, num_steps: int) -> np.ndarray:
+    """Maxima of ``c . h / |h|`` for every row c, by random steps from the best of many draws."""
+    num, d, keep = len(signs), known.input_size, 6
+    x = spread_points(domain, num_draws, d, rng)
+    h = known.features(x)
+    h = h / (np.linalg.norm(h, axis=1, keepdims=True) + 1e-9)
     score = signs @ h.T
     top = np.argpartition(-score, keep - 1, axis=1)[:, :keep]
     best, value = x[top].reshape(-1, d), np.take_along_axis(score, top, axis=1).ravel()

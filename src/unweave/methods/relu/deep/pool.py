@@ -182,12 +182,13 @@ class Pool:
             values[ask] = self.inquiry.ask(centres[ask])[0]
         clear = known.clearance(centres) if known.depth else np.full(num, np.inf)
         reach = np.linalg.norm(centres, axis=1) + 1e-3
-        steps = np.minimum(np.minimum(room / 3, clear / 3), reach)
         _, jac = known.jacobian(centres)
         _, s, vt = np.linalg.svd(jac, full_matrices=False)
         rank = np.sum(s > RANK * np.maximum(s[:, :1], 1e-300), axis=1) if known.depth else np.full(num, d)
         if known.depth == 0:
             vt = np.broadcast_to(np.eye(d), (num, d, d))
+        # the more directions are tried, the sooner one of them meets a border that is not known
+        steps = np.minimum(np.minimum(room / np.maximum(1 + rank / 4, 3), clear / 3), reach)
         gradients, errors = np.zeros((num, k, d)), np.full(num, np.inf)
         pending = np.arange(num)
         for _ in range(3):
@@ -199,7 +200,7 @@ class Pool:
             pending = pending[~passed]
             steps[pending] /= 8
         if len(pending) and known.depth:  # something below is missing: every direction counts
-            rank[pending], steps[pending] = d, np.minimum(room, clear)[pending] / 3
+            rank[pending], steps[pending] = d, np.minimum(room / max(1 + d / 4, 3), clear / 3)[pending]
             vt = np.broadcast_to(np.eye(d), (num, d, d))
             for _ in range(3):
                 if not len(pending):

@@ -70,9 +70,8 @@ def _segments(lines: Lines, known: Known):
     owner, low, high = [], [], []
     for i in range(len(lines)):
         t = known.breaks(lines, i)
-        keep = np.append(True, np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:])))
-        keep[-1] = True
-        t = t[keep]
+        apart = np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:]))
+        t = np.concatenate([t[:1], t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))], t[-1:]])
         owner.append(np.full(len(t) - 1, i))
         low.append(t[:-1])
         high.append(t[1:])
