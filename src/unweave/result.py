@@ -99,6 +99,11 @@ class Identification:
         return f"<div><strong>{escape(str(self.outcome))}</strong><ul>{lines}</ul></div>"
 
     @property
+    def certificate_seed(self) -> int | None:
+        """Where the questions of the certificate began; None for recorded rows."""
+        return (self.details.get("asked") or {}).get("certificate_seed")
+
+    @property
     def activation(self) -> str | None:
         """The hidden activation, or several joined by a slash; None without a network."""
         if self.network is None:
@@ -195,6 +200,7 @@ class Identification:
             "surrogate_error": self.surrogate_error,
             "seconds": self.seconds,
             "seed": self.seed,
+            "certificate_seed": self.certificate_seed,
         }
 
     def _what_was_found(self) -> str:

@@ -27,6 +27,7 @@ def identify(
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
+    certificate_seed: int | None = None,
     outputs: Outputs = NOWHERE,
     journal: Path | None = None,
     served: ServedOptions = _PLAIN,
@@ -59,7 +60,9 @@ def identify(
     input_size
         Number of inputs, where the model does not tell.
     seed
-        Seed of every random choice; the same seed gives the same result.
+        Seed of every random choice but the certificate's; the same seed gives the same network.
+    certificate_seed
+        Seed of the certificate's questions; drawn from the system's entropy when not given, and recorded.
     journal
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
     """
@@ -82,6 +85,7 @@ def identify(
             method=method,
             input_size=input_size,
             seed=seed,
+            certificate_seed=certificate_seed,
             progress=progress,
             allow_pickle=allow_pickle,
             journal=journal,
