@@ -8,7 +8,8 @@ output layer when the layer is the last; then the output layer is tried by least
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -39,16 +40,6 @@ LAST = 1e-9
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 
 
-@dataclass
-class Report:
-    """How a recovery went."""
-
-    notes: list[str] = field(default_factory=list)
-
-    def say(self, text: str) -> None:
-        self.notes.append(text)
-
-
 @dataclass(frozen=True)
 class Recovered:
     """Known layers, the output layer where the last of them is the last hidden one, and what is open."""
@@ -56,6 +47,9 @@ class Recovered:
     known: Known
     top: Top | None
     open_entries: tuple[tuple[int, int, int], ...] = ()
+    """(layer, unit, feature) of weights that no answer shows; layers count from 1."""
+    steady: tuple[tuple[int, int], ...] = ()
+    """(layer, unit) that were never seen to switch."""
 
 
 class Stuck(Exception):
@@ -71,17 +65,28 @@ class Missing(Stuck):
 
 
 def recover(
-    pool: Pool, *, num_lines: int = 8, max_layers: int = 8, max_steps: int = 24, max_seconds: float = 120.0, say=lambda text: None
+    pool: Pool,
+    *,
+    num_lines: int = 8,
+    max_layers: int = 8,
+    max_steps: int = 24,
+    max_seconds: float = 120.0,
+    suspects: np.ndarray | None = None,
+    keep: list[Recovered] | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Recovered:
-    """Layer after layer; where a layer does not close, more lines, then the layer below again."""
+    """Layer after layer; where a layer does not close, more lines, then the layer below again.
+
+    ``keep`` receives the best so far whenever there is a better one.
+    """
     d, domain = pool.input_size, pool.inquiry.meter.domain
-    pool.add_lines(random_lines(domain, num_lines, d, pool.rng))
+    pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
     served, failures = 0, {}
-    deadline = time.process_time() + max_seconds
+    deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
-        if time.process_time() > deadline:
+        if time.monotonic() > deadline:
             break
         try:
             rows, entries, is_last = _find_layer(pool, known, say, first_time=depth + 1 > served)
@@ -97,8 +102,10 @@ def recover(
                 if known.depth == max_layers:
                     break
                 continue
-            known, top = _finish(pool, known, top, say)
+            known, top = _finish(pool, known, top, suspects, say)
             best = Recovered(known, top, _flat_entries(opened, known.depth))
+            if keep is not None:
+                keep.append(best)
             if not top.wrong.any():
                 return best
             known = known.first(known.depth - 1)
@@ -112,6 +119,8 @@ def recover(
                 known = known.first(depth - 1)
         if best.top is None and known.depth > best.known.depth:
             best = Recovered(known, None, _flat_entries(opened, known.depth))
+            if keep is not None:
+                keep.append(best)
         if failures.get(depth, 0) >= 3:
             if known.depth == depth and depth:
                 known = known.first(depth - 1)
@@ -133,12 +142,15 @@ def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
     pool.add_lines(near_lines(pool, view.x[left], view.g[left], num), view.known, random=False)
 
 
-def _finish(pool: Pool, known: Known, top: Top, say, max_rounds: int = 3) -> tuple[Known, Top]:
+def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say, max_rounds: int = 3) -> tuple[Known, Top]:
     """Fresh points where units may hide, and what they show to be missing."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
-        fresh = [spread_points(domain, 200, d, rng)]
+        num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
+        fresh = [spread_points(domain, num_fresh, d, rng)]
         fresh += [extreme_points(known.first(l), 2 * known.first(l).width, domain, rng) for l in range(1, known.depth)]
+        if suspects is not None:
+            fresh.append(suspects)
         pool.inquiry.meter.ask(np.concatenate(fresh))
         before = known.width
         known, top = add_missing_units(pool, known, fit_top(pool, known))
