@@ -70,7 +70,7 @@ def draw(audit: Audit) -> Figure:
         if case.fidelity is not None:
             right.plot(max(case.fidelity, _LEAST), place, "o", color=_TONES[case.outcome])
         else:
-            right.text(1, place, "no copy", color=MUTED, ha="right", va="center")
+            right.text(1, float(place), "no copy", color=MUTED, ha="right", va="center")
     right.set_xscale("log")
     right.set_xlim(_LEAST / 3, 3)
     right.set_yticks(places, [""] * len(cases))
