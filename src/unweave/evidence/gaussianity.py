@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
-from scipy import stats
 
 MOST_ROWS = 1200
 """Rows used: Mardia's skewness costs their square, and a thousand show any departure that matters."""
@@ -44,6 +43,8 @@ class Gaussianity:
 
 def check_gaussian(x: np.ndarray, rng: np.random.Generator) -> Gaussianity | None:
     """Test rows x (n, d) against N(mean, covariance) with both estimated; None for too few rows to say."""
+    from scipy import stats  # a second to import, and questions to a model do not need it
+
     n, d = x.shape
     if n > MOST_ROWS:
         x = x[rng.choice(n, MOST_ROWS, replace=False)]

@@ -17,7 +17,15 @@ import numpy as np
 
 from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
-from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, TimeSpent, UnweaveError
+from unweave.core.errors import (
+    InputError,
+    JournalError,
+    NotANumber,
+    OracleError,
+    OutsideDomain,
+    TimeSpent,
+    UnweaveError,
+)
 from unweave.core.oracle import AnswersInPieces, Oracle, as_real
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
@@ -252,7 +260,7 @@ class Meter:
                 )
             if not np.all(np.isfinite(piece)):
                 bad = int((~np.isfinite(piece)).any(axis=1).sum())
-                raise OracleError(
+                raise NotANumber(
                     f"{self.oracle.name} answered NaN or infinity to {bad} of {len(piece)} questions; "
                     f"restrict the domain (--radius, smaller than now)"
                 )

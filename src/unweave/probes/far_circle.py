@@ -73,11 +73,15 @@ def find_crossings(
     stop: float = np.pi,
     num_intervals: int = 64,
     max_crossings: int = 4096,
+    close: float = 256.0,
 ) -> list[Crossing]:
-    """The crossings between two angles, in order. ``tolerance`` is the smallest change of f that counts."""
+    """The crossings between two angles, in order. ``tolerance`` is the smallest change of f that counts.
+
+    Crossings nearer to each other than ``close``, in units of the argument, are seen as one.
+    """
     angles = np.linspace(start, stop, num_intervals + 1)
     values = ask(circle.point(angles, radius))
-    coarse = 256.0 * activation.scale / radius
+    coarse = close * activation.scale / radius
     while True:
         active = np.max(np.abs(np.diff(values, axis=0)), axis=1) > tolerance
         runs = _runs(active)

@@ -27,6 +27,10 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Method, Problem, Traits
 from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
+from unweave.run.surrogate import as_details
+
+USEFUL = 0.3
+"""Relative error on fresh points up to which a network that was not identified is worth keeping as a copy."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Wishes:
     seed: int
     engine: Executor | str | None
     deadline: Deadline
+    surrogate: Deadline | None = None
+    """Until when a copy may be made where nothing is identified; None: none is wanted."""
 
 
 class Side(Protocol):
@@ -68,6 +74,10 @@ class Side(Protocol):
 
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
+        ...
+
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """A copy of the function and its error on fresh evidence, where one can be made."""
         ...
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
@@ -100,10 +110,15 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         if best is None:
             method = "" if choice is None else choice.method.name
             why = "" if choice is None else choice.reason
-            return replace(_nothing(str(error), side), method=method, method_reason=why)
-        best = replace(best, warnings=(*best.warnings, str(error)))
+            best = replace(_nothing(str(error), side), method=method, method_reason=why)
+        else:
+            best = replace(best, warnings=(*best.warnings, str(error)))
     if best is None:
-        return _nothing("no method serves this model yet; name one with method=", side)
+        best = _nothing("no method serves this model yet; name one with method=", side)
+    if wishes.surrogate is not None and best.surrogate is None:
+        copy = side.distil(wishes.surrogate)
+        if copy is not None:
+            best = replace(best, details={**best.details, "surrogate": as_details(*copy)})
     return replace(best, ledger=side.ledger)
 
 
@@ -172,7 +187,7 @@ def _attempt(
         certificate=certificate,
         undetermined=(*finding.undetermined, *certificate.undetermined),
         warnings=(*base.warnings, *_differences(network, outcome, wishes)),
-        details={**base.details, **details},
+        details={**base.details, **details, **_kept_copy(network, certificate, outcome)},
     )
     return found, False
 
@@ -184,6 +199,14 @@ def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray |
         return None
     places = certificate.fresh.get("suspects")
     return None if places is None or not certificate.points_agree else side.nearby(places)
+
+
+def _kept_copy(network: Network, certificate: Certificate, outcome: Outcome) -> dict[str, Any]:
+    """A network that is not identified but predicts is kept as a copy of the function."""
+    useful = certificate.num_points and certificate.rms_relative_error < USEFUL
+    if outcome is not Outcome.NOT_IDENTIFIED or network.is_open or not useful:
+        return {}
+    return {"surrogate": as_details(network, certificate.rms_relative_error)}
 
 
 def _failure(method: Method, error: Exception) -> str:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unweave import Network, Outcome, compare, learn
-from unweave.solve.streamed import parameter_errors
+from unweave.solve.streamed import streamed_information
 
 
 def planted(d: int, m: int, seed: int, *, largest_bias: float = 1.0, activation: str = "relu") -> Network:
@@ -67,10 +67,10 @@ def test_noisy_rows_reach_the_bound_and_state_their_errors():
         assert abs(found.precision.noise - 0.05) < 0.003
         comparison = compare(truth, found.network)
         error = comparison.aligned.flat() - comparison.reference.flat()
-        expected = parameter_errors(comparison.reference, [(x, y)], noise=0.05)
+        expected = streamed_information(comparison.reference, [(x, y)])
         assert expected is not None
         squared.append(np.mean(error**2))
-        bound.append(np.mean(expected.errors**2))
+        bound.append(np.mean((0.05 * expected.deviations) ** 2))
         largest = np.sort(found.details["standard_errors"])  # the order of units differs, the sizes do not
         inside.append(np.mean(np.abs(error) <= 3 * np.max(largest)))
     assert np.sqrt(np.mean(squared) / np.mean(bound)) < 1.3

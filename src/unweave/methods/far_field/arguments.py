@@ -24,6 +24,11 @@ class Row:
     argument: float
     bend: float
     """Second difference of the argument along the circle, relative to the first: 0 for the right activation."""
+    mismatch: float
+    """Difference of the row's slope along the circle from the one seen there, relative to it: 0 unless an argument
+    was read on the wrong side of an extremum of the top."""
+    slope: float
+    """Of the argument along the circle."""
 
 
 def read_row(
@@ -33,17 +38,67 @@ def read_row(
     top: Network,
     activation: act.Activation,
     basis: np.ndarray,
+    tangent: np.ndarray,
 ) -> Row:
-    """The exact row of ``unit`` from the answers around its crossing; ``pattern`` holds the others' values."""
-    start, slope = _match_profile(reading, pattern, unit, top, activation)
-    change = reading.profile_step * slope
+    """The exact row of ``unit`` from the answers around its crossing; ``pattern`` holds the others' values.
+
+    The three answers along the circle may suit several arguments when the top is not monotone; the one is taken for
+    which the steps tell the same.
+    """
     answers = np.concatenate([reading.at_base[None], reading.at_profile, reading.at_steps])
-    guesses = np.concatenate([[start, start + change, start - change], np.full(len(reading.at_steps), start)])
-    arguments = solve_arguments(answers, pattern, unit, top, activation, guesses)
-    base, ahead, behind = arguments[:3]
-    span = max(abs(ahead - behind) / 2, 1e-300)
-    bend = abs(ahead - 2 * base + behind) / span
-    return Row(basis @ (arguments[3:] - base) / reading.step, float(base), float(bend))
+    rows = []
+    for start, slope in _match_profile(reading, pattern, unit, top, activation):
+        change = reading.profile_step * slope
+        guesses = [start, start + change, start - change, *np.full(len(reading.at_steps), start)]
+        arguments = solve_arguments(answers, pattern, unit, top, activation, np.array(guesses))
+        base, ahead, behind = arguments[:3]
+        seen = (ahead - behind) / (2 * reading.profile_step)
+        span = max(abs(ahead - behind) / 2, 1e-300)
+        weights = basis @ (arguments[3:] - base) / reading.step
+        mismatch = abs(weights @ tangent - seen) / max(abs(seen), 1e-300)
+        bend = abs(ahead - 2 * base + behind) / span
+        rows.append(Row(weights, float(base), float(bend), float(mismatch), float(seen)))
+    return min(rows, key=lambda row: row.bend + row.mismatch)
+
+
+def solve_near(
+    answers: np.ndarray,
+    pattern: np.ndarray,
+    unit: int,
+    top: Network,
+    activation: act.Activation,
+    moves: np.ndarray,
+) -> float:
+    """u with ``T(pattern with phi(u + moves_k) at unit) = answers_k`` for all k together: a search, then Gauss-Newton."""
+    grid = np.linspace(-12, 12, 961) * activation.scale
+    hidden = np.array(np.broadcast_to(pattern, (len(grid), len(pattern))))
+    hidden[:, unit] = activation(grid)
+    curve = top(hidden)
+    error = sum(
+        _distance(curve, grid, grid + move, answer) for move, answer in zip(moves, answers, strict=True)
+    )
+    u = float(grid[int(np.argmin(error))])
+    hidden = np.array(np.broadcast_to(pattern, (len(moves), len(pattern))))
+    for _ in range(10):
+        hidden[:, unit] = activation(u + moves)
+        values, slopes = _along(top, hidden, unit)
+        slopes = slopes * activation.first(u + moves, np)[:, None]
+        step = np.sum(slopes * (values - answers)) / max(float(np.sum(slopes**2)), 1e-300)
+        u -= float(np.clip(step, -0.1, 0.1))
+    return u
+
+
+def steepest_argument(
+    pattern: np.ndarray, unit: int, top: Network, activation: act.Activation, near: float
+) -> float:
+    """The argument at which the answers tell most about it, not far from ``near``."""
+    grid = near + np.linspace(-2.0, 2.0, 81) * activation.scale
+    hidden = np.array(np.broadcast_to(pattern, (len(grid), len(pattern))))
+    hidden[:, unit] = activation(grid)
+    slopes = np.linalg.norm(_along(top, hidden, unit)[1], axis=1) * activation.first(grid, np)
+    # steps reach to both sides: what counts is the least slope within them
+    least = np.min(np.lib.stride_tricks.sliding_window_view(np.pad(slopes, 10, mode="edge"), 21), axis=1)
+    return float(grid[int(np.argmax(least))])
 
 
 def solve_arguments(
@@ -86,20 +141,25 @@ def _along(top: Network, hidden: np.ndarray, unit: int | np.ndarray) -> tuple[np
     return h, tangent
 
 
-def _match_profile(reading, pattern, unit, top, activation) -> tuple[float, float]:
-    """Argument at the base and its slope along the circle, by a search over both on the three known points."""
+def _match_profile(reading, pattern, unit, top, activation, num_best: int = 6) -> list[tuple[float, float]]:
+    """Arguments at the base and their slopes along the circle, by a search over both on the three known points:
+    the best local minima.
+    """
     grid = np.linspace(-4, 4, 321) * activation.scale
     hidden = np.array(np.broadcast_to(pattern, (len(grid), len(pattern))))
     hidden[:, unit] = activation(grid)
     curve = top(hidden)
     targets = np.stack([reading.at_base, *reading.at_profile])
-    slopes = np.geomspace(0.2, 5.0, 45) / reading.crossing.width
+    slopes = np.geomspace(0.1, 8.0, 60) / reading.crossing.width
     shifts = slopes * reading.profile_step
     error = _distance(curve, grid, grid[:, None], targets[0])
     error = error + _distance(curve, grid, grid[:, None] + shifts[None, :], targets[1])
     error = error + _distance(curve, grid, grid[:, None] - shifts[None, :], targets[2])
-    i, j = np.unravel_index(np.argmin(error), error.shape)
-    return float(grid[i]), float(slopes[j])
+    around = np.pad(error, 1, constant_values=np.inf)
+    neighbours = np.lib.stride_tricks.sliding_window_view(around, (3, 3)).min(axis=(2, 3))
+    lows = np.argwhere(error <= neighbours)
+    order = np.argsort(error[tuple(lows.T)], kind="stable")[:num_best]
+    return [(float(grid[i]), float(slopes[j])) for i, j in lows[order]]
 
 
 def _distance(curve: np.ndarray, grid: np.ndarray, at: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -11,7 +11,6 @@ A fit counts only when it reproduces more answers than it has parameters to the 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,9 +20,8 @@ from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings, minimise
 from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
+from unweave.students.overwide import Pool
 from unweave.students.prune import prune
-
-Buy = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 GROWTH = 1.25
 STARTS_FREE = 2
@@ -59,9 +57,7 @@ def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:
 
 
 def fit_top(
-    patterns: np.ndarray,
-    values: np.ndarray,
-    buy: Buy,
+    pool: Pool,
     activation: act.Activation,
     *,
     width: int | None,
@@ -69,12 +65,14 @@ def fit_top(
     rng: np.random.Generator,
     max_vertices: int,
     deadline: float,
+    deeper: bool = False,
 ) -> Top:
-    """Fit one hidden layer on the vertices, buying more in steps of ``GROWTH`` until a student fits.
+    """Fit one hidden layer on the vertices of a pool, buying more in steps of ``GROWTH`` until a student fits.
 
-    ``buy(n)`` returns up to n further vertices with their values. ``accept`` is the relative residual that
-    counts as exact.
+    ``accept`` is the relative residual that counts as exact. ``deeper``: more hidden layers will be tried after this,
+    so that the search ends without its dearest part.
     """
+    patterns, values = pool.x, pool.y
     num_units, num_outputs = patterns.shape[1], values.shape[1]
     start = 2 if width is None else width
     wanted = (
@@ -84,11 +82,13 @@ def fit_top(
     while True:
         exhausted = False
         if wanted > len(patterns):
-            more_patterns, more_values = buy(wanted - len(patterns))
-            exhausted = len(more_patterns) < wanted - len(patterns)
-            patterns = np.concatenate([patterns, more_patterns])
-            values = np.concatenate([values, more_values])
-        thorough = exhausted or len(patterns) >= max_vertices
+            before, missing = len(pool.x), wanted - len(patterns)
+            pool.take(before + missing)
+            exhausted = len(pool.x) < before + missing
+            patterns = np.concatenate([patterns, pool.x[before:]])
+            values = np.concatenate([values, pool.y[before:]])
+        last = exhausted or len(patterns) >= max_vertices
+        thorough = exhausted or (last and not deeper)
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
             if fit.end is End.STEPS and accept < fit.rms < PROMISING:
                 settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
@@ -105,7 +105,7 @@ def fit_top(
             if time.monotonic() > deadline:
                 reason = "the time limit was reached while fitting the second layer"
                 return Top(None, best, len(patterns), reason)
-        if thorough:
+        if last:
             return Top(None, best, len(patterns), f"no second layer fits {len(patterns)} far vertices")
         wanted = min(int(GROWTH * len(patterns)) + 1, max_vertices)
 

@@ -56,6 +56,8 @@ class ReluLayers:
     max_seconds: float = 180.0
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
+    num_fresh: int = 0
+    """Fresh points on which a stack is tried; 0: by the number of its units."""
 
     def suits(self, traits: Traits) -> str | None:
         return traits.why_kinked() if traits.candidates(self.serves) else None
@@ -194,9 +196,8 @@ class ReluLayers:
         domain, d = inquiry.meter.domain, inquiry.input_size
         residual = inquiry.against(stack)
         with inquiry.meter.stage("fresh points"):
-            x = _spread_points(
-                inquiry, first, second.orientation, max(300, min(600, 30 * len(first.planes))), rng
-            )
+            num_points = self.num_fresh or max(300, min(600, 30 * len(first.planes)))
+            x = _spread_points(inquiry, first, second.orientation, num_points, rng)
             if suspects is not None:
                 x = np.concatenate([x, suspects])
             miss, bars = residual.ask(x)

@@ -139,9 +139,28 @@ def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool):
     plain = bool(np.mean(np.abs(np.abs(solution[:m]) / lam - 1) < SAME) > 0.9)
     if plain or not bounded:
         return signs, None, plain
-    left = target - z @ (signs[:, None] * outputs) * lam / 2
-    rest = _robust(np.hstack([features, np.ones((n, 1))]), left, 1 / bars)
-    return signs, rest[:-1].T, False
+    total = _robust(np.hstack([features, np.ones((n, 1))]), target, 1 / bars)[:-1].T
+    # sides for which the rest is of least rank: as few always active units as may be
+    reach = np.sqrt(np.mean(features**2, axis=0))
+    inner = np.linalg.lstsq(np.hstack([features, np.ones((n, 1))]), z, rcond=None)[0][:-1].T
+    atoms = outputs[:, :, None] * inner[:, None, :] * lam / 2
+    signs = np.where(_least_rank(total * reach, atoms * reach) < 0, -1.0, 1.0)
+    return signs, total - np.einsum("l,lkm->km", signs, atoms), False
+
+
+def _least_rank(target: np.ndarray, atoms: np.ndarray, num_passes: int = 30) -> np.ndarray:
+    """Coefficients for which ``target - sum_l c_l atoms_l`` has the least nuclear norm, by reweighted least squares."""
+    k = len(target)
+    weight, solution = np.eye(k), np.zeros(len(atoms))
+    flat = atoms.reshape(len(atoms), k, -1)
+    for _ in range(num_passes):
+        a = np.einsum("ij,ljm->lim", weight, flat).reshape(len(atoms), -1).T
+        solution = np.linalg.lstsq(a, (weight @ target).ravel(), rcond=1e-12)[0]
+        rest = target - np.einsum("l,lkm->km", solution, flat)
+        values, vectors = np.linalg.eigh(rest @ rest.T)
+        values = np.maximum(values, 1e-10 * max(values[-1], 1e-300))
+        weight = (vectors * (values[-1] / values) ** 0.25) @ vectors.T
+    return solution
 
 
 def _complete(

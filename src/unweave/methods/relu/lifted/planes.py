@@ -13,8 +13,8 @@ import numpy as np
 
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
-SHARE, LEAST = 0.6, 4
-"""A plane must explain this share of the lines that cross it, and so many of them."""
+SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
+"""A plane must explain this share of the lines that cross it, exact answers or rough, and so many of them."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ def _confirm(sightings: Sightings, m: int) -> _Candidate | None:
         candidate = _Candidate(normal, offset, covariance, kinks, seen, hits)
     assert candidate is not None
     kinks, seen, hits = _vote(sightings, normal, offset, covariance)
-    if seen < 5 or hits < max(SHARE * seen, LEAST):
+    share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
+    if seen < 5 or hits < max(share * seen, LEAST):
         return None
     return replace(candidate, kinks=kinks, seen=seen, hits=hits)
 

@@ -17,6 +17,8 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 
 DENSE = 2200
+HOPELESS = 6
+"""After so many steps a fit that has not come closer is given up."""
 CHUNK = 3_000_000
 """Numbers of a Jacobian held at a time."""
 
@@ -109,6 +111,7 @@ def refit(
     if robust:
         limit = max(6.0, 4 * float(np.median(np.abs(residual))))
     cost, damping, steps = _cost(residual, limit), 1e-6, 0
+    first = float(np.sqrt(np.mean(residual**2)))
     for steps in range(1, max_steps + 1):
         weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
         solve = _expand(stack, p, x, bars, residual, weights, which)
@@ -132,7 +135,8 @@ def refit(
             lower = max(6.0, 4 * float(np.median(np.abs(residual))))
             limit = min(limit, lower)
             cost = _cost(residual, limit)
-        if (gain < 1e-3 and steps > 2) or time.monotonic() > deadline:
+        hopeless = steps >= HOPELESS and np.sqrt(np.mean(residual**2)) > max(0.3 * first, 100.0)
+        if (gain < 1e-3 and steps > 2) or hopeless or time.monotonic() > deadline:
             break
     sizes = np.abs(residual)
     return Refit(stack.network(p), float(np.sqrt(np.mean(sizes**2))), float(np.median(sizes)), steps)

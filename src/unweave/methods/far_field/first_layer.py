@@ -1,0 +1,121 @@
+"""The first layer of a saturating network, approximately: one reading and one row a crossing of a far circle.
+
+Crossings that hide a second unit are looked at from further out, where the two draw apart; a unit that does not pass
+the orthogonal test is read again from further out, in shorter steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.methods.far_field.sight import Sight
+from unweave.probes.far_circle import Circle, Crossing
+from unweave.probes.far_rows import (
+    Reading,
+    approximate_row,
+    choose_radii,
+    direct_row,
+    hides_another,
+    neighbour_gaps,
+    orthogonal_test,
+    read_crossings,
+    split_overlap,
+)
+
+ATTEMPTS = 4
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """Readings and approximate rows in the order of the crossings; the steps were taken along ``basis``."""
+
+    readings: list[Reading]
+    rows: np.ndarray
+    circle: Circle
+    basis: np.ndarray
+    num_pending: int = 0
+    """Crossings that stay unresolved; they are not among the readings."""
+
+    @property
+    def plateaus(self) -> np.ndarray:
+        """Answers before, between and after the crossings."""
+        crossings = [r.crossing for r in self.readings]
+        return np.array([crossings[0].before, *(c.after for c in crossings)])
+
+
+def read_first_layer(sight: Sight, circle: Circle, crossings: list[Crossing], deep: bool) -> FirstLayer:
+    """Readings and approximate rows of all units, in the order of their crossings."""
+    ask, size = sight.meter.ask, sight.meter.input_size
+    basis, _ = np.linalg.qr(sight.rng.standard_normal((size, size)))
+    if deep:
+        crossings = _uncover(sight, circle, crossings)
+    done: dict[int, tuple[Reading, np.ndarray]] = {}
+    pending = list(range(len(crossings)))
+    for attempt in range(ATTEMPTS):
+        # another unit may not be saturated because of a large bias: again from further out, in shorter steps
+        radii = 6.0**attempt * choose_radii(crossings, sight.activation, sight.farthest)
+        radii = np.minimum(radii, sight.farthest)
+        with sight.meter.stage("rows"):
+            readings = read_crossings(
+                ask,
+                circle,
+                [crossings[i] for i in pending],
+                sight.activation,
+                basis,
+                sight.steps(radii[pending], deep) / 2.0**attempt,
+                radii[pending],
+                neighbour_gaps(crossings)[pending] / 2,
+                exact=not deep,
+            )
+            done.update(_single_units(sight, dict(zip(pending, readings, strict=True)), basis, deep))
+        pending = [i for i in range(len(crossings)) if i not in done]
+        if not pending:
+            break
+        with sight.meter.stage("circle"):
+            pieces = [_split(sight, circle, c) if i in pending else [c] for i, c in enumerate(crossings)]
+        crossings, done = _renumber(pieces, done)
+        pending = [i for i in range(len(crossings)) if i not in done]
+    kept = [done[i] for i in range(len(crossings)) if i in done]
+    rows = np.array([row for _, row in kept]).reshape(-1, size)
+    return FirstLayer([reading for reading, _ in kept], rows, circle, basis, len(pending))
+
+
+def _uncover(sight: Sight, circle: Circle, crossings: list[Crossing]) -> list[Crossing]:
+    """Split the crossings that hide a second unit; under an unknown top their rows alone would not show it."""
+    with sight.meter.stage("circle"):
+        double = hides_another(sight.meter.ask, circle, crossings, sight.activation, 10 * sight.tolerance)
+        pieces = [_split(sight, circle, c) if two else [c] for c, two in zip(crossings, double, strict=True)]
+    return [c for group in pieces for c in group]
+
+
+def _split(sight: Sight, circle: Circle, crossing: Crossing) -> list[Crossing]:
+    return split_overlap(sight.meter.ask, circle, crossing, sight.activation, sight.tolerance, sight.farthest)
+
+
+def _single_units(sight: Sight, readings, basis, deep: bool) -> dict[int, tuple[Reading, np.ndarray]]:
+    """Readings that pass the orthogonal test, with their rows."""
+    rows = {
+        i: approximate_row(r, basis) if deep else direct_row(r, sight.activation, basis)
+        for i, r in readings.items()
+        if r is not None
+    }
+    sound = [i for i, row in rows.items() if np.all(np.isfinite(row)) and np.any(row)]
+    single = orthogonal_test(
+        sight.meter.ask,
+        [readings[i] for i in sound],
+        np.array([rows[i] for i in sound]),
+        sight.rng,
+        sight.slack(deep),
+    )
+    return {i: (readings[i], rows[i]) for i, ok in zip(sound, single, strict=True) if ok}
+
+
+def _renumber(pieces, done) -> tuple[list[Crossing], dict]:
+    crossings, kept = [], {}
+    for i, group in enumerate(pieces):
+        if i in done:
+            kept[len(crossings)] = done[i]
+        crossings.extend(group)
+    return crossings, kept

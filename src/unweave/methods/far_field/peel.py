@@ -1,0 +1,140 @@
+"""Two and more hidden layers on top of a saturated first layer, from far vertices alone.
+
+At a far vertex the first layer's hidden vector h in {-1, +1}^m is known exactly, whatever stands above, and with it
+``f = T(h)`` is a network of one layer less on inputs that are known, bounded and nearly uncorrelated. Over-wide
+students (``students.student``) recover T there, widths and depth unknown: at every size one of each likely depth,
+and where one comes close, more of its depth. It needs neither exact rows nor biases of the first layer: those are
+read through T afterwards. A first layer wider than the input shows fewer sign patterns, but mostly far more than a
+student needs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.core.activations import Activation
+from unweave.methods.far_field.top import Top
+from unweave.solve.devices import fits_memory
+from unweave.students.effort import Candidate, Shape, choose_widths, widened
+from unweave.students.forms import Form
+from unweave.students.overwide import Pool
+from unweave.students.student import Attempt, Recovered, try_student
+
+GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
+"""Ratio of one size to the one before, and from so many answers on."""
+MOST_VERTICES = 60_000
+SHAPES = {
+    1: (Shape(2.8),),
+    2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
+    3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
+    4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
+}
+"""Residuals per parameter and aspect, by depth, in turn."""
+RARELY = 3
+"""Unlikely depths are tried at every so many sizes."""
+CLOSE = 0.4
+"""A residual below this fraction of all earlier ones says which depth to try."""
+NEARLY = 1e-3
+"""A student below this that does not become exact has a layer too many, or was unlucky."""
+LAST = 4
+"""Rounds of all depths once there are no more vertices."""
+PATIENCE, SHARE = 5.0, 0.25
+"""One student may take so many seconds, or this share of the time that is left."""
+
+
+def peel(
+    pool: Pool,
+    activation: Activation,
+    *,
+    hidden: tuple[int, ...] | None,
+    max_depth: int,
+    noise: float,
+    rng: np.random.Generator,
+    deadline: float,
+    shallow: bool = True,
+    max_vertices: int = MOST_VERTICES,
+) -> Top:
+    """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number.
+
+    ``shallow``: one hidden layer is as likely as more; False where it was tried before.
+    """
+    plan = _Plan(hidden, [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth])
+    num_vertices, attempts, reason = len(pool.x), [], ""
+    while not reason:
+        patterns, values = pool.take(num_vertices)
+        exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
+        for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
+            if time.monotonic() > deadline:
+                reason = "the time limit was reached while fitting the layers above the first"
+                break
+            now = time.monotonic()
+            until = min(deadline, now + max(PATIENCE, SHARE * (deadline - now)))
+            found, attempt = try_student(
+                patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until
+            )
+            attempts.append(attempt)
+            plan.record(depth, attempt.rms)
+            if found is not None and found.minimal:
+                return _top(found, attempts, len(patterns))
+        if exhausted:
+            reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
+        growth = LARGE_GROWTH if values.size > LARGE else GROWTH
+        num_vertices = min(int(np.ceil(growth * num_vertices)), max_vertices)
+    return _top(None, attempts, len(pool.x), reason)
+
+
+@dataclass
+class _Plan:
+    """Which depths to try at each size, from how close each has come."""
+
+    hidden: tuple[int, ...] | None
+    depths: list[int]
+    """The likely ones first."""
+    turn: int = 0
+    best: dict[int, float] = field(default_factory=dict)
+    leading: tuple[int, ...] = ()
+
+    def students(
+        self, patterns: np.ndarray, values: np.ndarray, activation: Activation, num_rounds: int
+    ) -> Iterator[tuple[int, tuple[int, ...]]]:
+        """Depths and widths of the students for these vertices, those that do not fit into memory left out."""
+        for _ in range(num_rounds):
+            for depth in self._depths():
+                shapes = SHAPES[min(depth, max(SHAPES))]
+                shape = shapes[self.turn % len(shapes)]
+                candidate = Candidate(activation.name, depth)
+                widths = choose_widths(patterns, values, candidate, shape)
+                if self.hidden is not None:
+                    widths = widened(self.hidden)
+                sizes = (patterns.shape[1], *widths, values.shape[1])
+                if fits_memory(values.size, Form.of(activation.name).layout(sizes).num_parameters):
+                    yield depth, widths
+            self.turn += 1
+
+    def record(self, depth: int, rms: float) -> None:
+        """A student of ``depth`` ended at ``rms``."""
+        if rms < NEARLY:
+            self.leading = (max(depth - 1, 1), depth)
+        elif depth in self.best and rms < CLOSE * self.best[depth]:
+            self.leading = (depth, depth)
+        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > self.best[depth] / CLOSE:
+            self.leading = ()
+        self.best[depth] = min(self.best.get(depth, np.inf), rms)
+
+    def _depths(self) -> list[int]:
+        if self.hidden is not None:
+            return [len(self.hidden)] * 2
+        if self.leading:
+            return list(self.leading)
+        return self.depths[:2] if self.turn % RARELY else self.depths
+
+
+def _top(found: Recovered | None, attempts: list[Attempt], num_vertices: int, reason: str = "") -> Top:
+    told = tuple((a.activation, a.widths, a.num_points, a.rms, str(a.end)) for a in attempts)
+    if found is None:
+        return Top(None, min((a.rms for a in attempts), default=np.inf), num_vertices, reason, told)
+    return Top(found.network, found.rms, num_vertices, "", told)
