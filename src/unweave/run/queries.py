@@ -33,6 +33,7 @@ from unweave.solve.weighted import weighted_polish
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Asking:
         meter.check_replayed(self.precision.noise, self.precision.scale)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        return CONSTANT if constant or self._is_flat() else ""
+        return CONSTANT if constant else FLAT if self._is_flat() else ""
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """Look at what the choice of a method depends on, asking no more than it needs."""
