@@ -33,6 +33,9 @@ from unweave.core.errors import UnweaveError
 from unweave.core.network import Network
 from unweave.formats.write import export
 
+MISSED = "missed as stated"
+SLACK = 1.0
+"""Seconds beside the limit and a tenth of it: what is loaded and resolved before a run begins."""
 Function = Callable[[np.ndarray], np.ndarray]
 LOOKALIKES: dict[str, Function] = {
     "gudermannian": lambda z: 2 * np.arctan(np.tanh(z / 2)),
@@ -398,7 +401,7 @@ def _limits(case: Case, seconds: float, time_limit: float) -> str:
         return "outside"
     if asked is not None and case.budget is not None and len(asked) > case.budget:
         return "budget"
-    return "time" if seconds > 1.1 * time_limit + 1.0 else ""
+    return "time" if seconds > 1.1 * time_limit + SLACK else ""
 
 
 def judge_claim(case: Case, found: unweave.Identification) -> str:
@@ -424,9 +427,11 @@ def judge_claim(case: Case, found: unweave.Identification) -> str:
         stated = max(stated, search.figures.get("rare_directions", 0.0))
     if share > stated:
         return "claim"
+    if not found.network.hidden:
+        return "claim" if share else ""  # what is affine in the domain may be called so
     if not case.is_network and share == 0 and case.family in ("look-alike", "rounding"):
         return "claim"  # the very function, called a network of other units
-    return "missed as stated" if share > 0 else ""
+    return MISSED if share > 0 else ""
 
 
 def make_case(number: int, seed: int, family: str | None = None) -> Case:
@@ -457,8 +462,8 @@ def main() -> None:
     print(f"\n{arguments.runs} runs in {time.monotonic() - began:.0f} s")
     for (family, outcome), count in sorted(outcomes.items()):
         print(f"| {family} | {outcome} | {count} |")
-    print("faults:", {name: n for name, n in faults.items() if name != "missed as stated"} or "none")
-    print("missed as stated:", faults["missed as stated"])
+    print("faults:", {name: n for name, n in faults.items() if name != MISSED} or "none")
+    print("missed as stated:", faults[MISSED])
 
 
 if __name__ == "__main__":

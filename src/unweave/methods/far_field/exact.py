@@ -58,9 +58,7 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
             biases = _antipodes(sight, top, weights, biases, bases, arguments, signs)
     if not sight.coarse:
         doubtful = _doubtful(sight, layer, weights, biases, bends)
-        weights, biases = _read_again(
-            sight, np.flatnonzero(doubtful), top, weights, biases, layer.basis
-        )
+        weights, biases = _read_again(sight, np.flatnonzero(doubtful), top, weights, biases, layer.basis)
     names = [sight.activation.name] * top.num_layers + ["identity"]
     return Network([weights, *top.weights], [biases, *top.biases], names), float(np.median(bends))
 
@@ -113,9 +111,7 @@ def _antipodal_profiles(sight, top, bases, tangents, slopes, arguments, signs) -
     points = -bases[:, None] + shifts[:, :, None] * tangents[:, None]
     answers = sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(len(bases), len(OFFSETS), -1)
     moves = shifts * slopes[:, None]
-    found = [
-        solve_near(answers[i], -signs[i], i, top, sight.activation, moves[i]) for i in range(len(bases))
-    ]
+    found = [solve_near(answers[i], -signs[i], i, top, sight.activation, moves[i]) for i in range(len(bases))]
     return (arguments + np.array(found)) / 2
 
 

@@ -77,7 +77,9 @@ class Skeleton:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
         if far.undetermined and attempt == 0:  # a unit that is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
-        skeleton = Network(far.network.weights, [FAR * b for b in far.network.biases], far.network.activations)
+        skeleton = Network(
+            far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
+        )
         rng = problem.rng("windows")
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)

@@ -54,7 +54,9 @@ def grow(view: LayerView, seed: int, free: np.ndarray, max_rounds: int = 8) -> C
         agree[seed] = True
         new = agree & ~members
         members |= agree
-        w = np.where(members[:, None], weights[:, None] * view.mask / np.maximum(scale[:, None] ** 2, 1e-300), 0.0)
+        w = np.where(
+            members[:, None], weights[:, None] * view.mask / np.maximum(scale[:, None] ** 2, 1e-300), 0.0
+        )
         total = w.sum(axis=0)
         now = total > 0
         grown = bool((now & ~seen).any())

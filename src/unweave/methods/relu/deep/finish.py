@@ -69,7 +69,11 @@ def _fit_group(rows, seen, top, h, y, weight, size, dark, most: int = 3, max_row
     pairs = np.argwhere(~seen[:, :-1])
     involved = dark[:, pairs[:, 0], pairs[:, 1]]
     patterns, counts = np.unique(involved, axis=0, return_counts=True)
-    usable = [(p.sum(), -c, i) for i, (p, c) in enumerate(zip(patterns, counts, strict=True)) if 0 < p.sum() <= most and c >= 6]
+    usable = [
+        (p.sum(), -c, i)
+        for i, (p, c) in enumerate(zip(patterns, counts, strict=True))
+        if 0 < p.sum() <= most and c >= 6
+    ]
     if not usable:
         return None
     pattern = patterns[min(usable)[2]]

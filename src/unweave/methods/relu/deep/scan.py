@@ -41,7 +41,9 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         beside[:-1] |= apart
         beside[1:] |= apart
         beside &= ~np.isin(np.arange(len(owner)), list(inner))
-        if attempt == 0 and beside.any():  # of two pieces that do not meet often only one is bent: its middle tells
+        if (
+            attempt == 0 and beside.any()
+        ):  # of two pieces that do not meet often only one is bent: its middle tells
             rows = np.flatnonzero(beside)
             there, their_bars = inquiry.ask(lines.points(owner[rows], middle[rows]))
             miss = np.max(np.abs(there - (first[rows] + last[rows]) / 2), axis=1)
@@ -71,7 +73,13 @@ def _segments(lines: Lines, known: Known):
     for i in range(len(lines)):
         t = known.breaks(lines, i)
         apart = np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:]))
-        t = np.concatenate([t[:1], t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))], t[-1:]])
+        t = np.concatenate(
+            [
+                t[:1],
+                t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))],
+                t[-1:],
+            ]
+        )
         owner.append(np.full(len(t) - 1, i))
         low.append(t[:-1])
         high.append(t[1:])

@@ -52,7 +52,8 @@ def measure_information(network: Network, x: np.ndarray, bars: np.ndarray, *, go
     errors = np.sqrt(np.sum(vectors**2 / values, axis=1))
     blocks, errors_of = stack.blocks(p), stack.blocks(errors)
     entries = [
-        e / np.maximum(np.max(np.abs(b), axis=1, keepdims=True), 1e-300) for b, e in zip(blocks, errors_of, strict=True)
+        e / np.maximum(np.max(np.abs(b), axis=1, keepdims=True), 1e-300)
+        for b, e in zip(blocks, errors_of, strict=True)
     ]
     deviations = 1 / np.sqrt(values)
     weak = np.flatnonzero(deviations > goal)[:MOST_WEAK]

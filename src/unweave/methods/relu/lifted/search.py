@@ -14,7 +14,12 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.assemble import Assembly, assemble
 from unweave.methods.relu.lifted.draw import fair_lines, lines_through
-from unweave.methods.relu.lifted.information import Information, can_measure, choose_points, measure_information
+from unweave.methods.relu.lifted.information import (
+    Information,
+    can_measure,
+    choose_points,
+    measure_information,
+)
 from unweave.methods.relu.lifted.planes import Planes, add_planes, explained, find_planes
 from unweave.methods.relu.lifted.refit import refit
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
@@ -108,7 +113,9 @@ class Search:
         for _ in range(max_rounds):
             if time.monotonic() > self.deadline:
                 break
-            lines = walk_lines(self.planes, self.units, s.x, s.facet, self.domain, self.rng, done=self._walked)
+            lines = walk_lines(
+                self.planes, self.units, s.x, s.facet, self.domain, self.rng, done=self._walked
+            )
             if lines is None:
                 break
             with self.inquiry.meter.stage("second layer"):
@@ -138,13 +145,17 @@ class Search:
         extended = np.hstack([s.x, np.ones((len(s), 1))])
         for unit in self.units:
             beta = np.where(unit.shown, unit.beta, 0.0)
-            facet = unit.gamma + (signs * beta) @ np.hstack([self.planes.normals, self.planes.offsets[:, None]])
+            facet = unit.gamma + (signs * beta) @ np.hstack(
+                [self.planes.normals, self.planes.offsets[:, None]]
+            )
             size = np.linalg.norm(facet[:, :-1], axis=1)
             rate = np.abs(np.einsum("nd,nd->n", facet[:, :-1], s.across))
             members = unit.members
             spread = float(np.median(s.facet_error[members] / np.maximum(s.size[members], 1e-300)))
             reach = 1 + np.linalg.norm(s.x, axis=1)
-            allowed = DEVIATIONS * (s.error * rate + (spread + 1e-9) * size * reach / np.sqrt(len(members)) * 2)
+            allowed = DEVIATIONS * (
+                s.error * rate + (spread + 1e-9) * size * reach / np.sqrt(len(members)) * 2
+            )
             inside = np.all(unit.shown | (signs == unit.signs), axis=1)
             known |= inside & (np.abs(np.einsum("ni,ni->n", facet, extended)) <= allowed)
         return known
@@ -179,7 +190,9 @@ class Search:
             result = refit(self.network, x[rows], y[rows], bars[rows], deadline=self.deadline)
             misses = self._misses(result.network, x, y, bars)
             wrong = float(np.mean(misses > BEYOND))
-            self.say(f"    refit {len(rows)} rows rms {result.rms:.1e} steps {result.num_steps} wrong {wrong:.4f}")
+            self.say(
+                f"    refit {len(rows)} rows rms {result.rms:.1e} steps {result.num_steps} wrong {wrong:.4f}"
+            )
             if wrong > self.wrong:
                 return
             worth = wrong < 0.9 * self.wrong or wrong == 0
@@ -261,14 +274,23 @@ class Search:
         if not len(where):
             return self.draw(num_lines)
         starts = where[self.rng.integers(len(where), size=num_lines)]
-        near = s.x[self.rng.integers(len(s), size=num_lines)] if len(s) else self.domain.sample(num_lines, d, self.rng)
+        near = (
+            s.x[self.rng.integers(len(s), size=num_lines)]
+            if len(s)
+            else self.domain.sample(num_lines, d, self.rng)
+        )
         with self.inquiry.meter.stage("lines"):
             s.add_lines(lines_through(self.domain, starts, near), fair=False)
         return None
 
 
 def search_two_layers(
-    inquiry: Inquiry, rng: np.random.Generator, *, max_rounds: int = 8, max_seconds: float = 150.0, say=lambda text: None
+    inquiry: Inquiry,
+    rng: np.random.Generator,
+    *,
+    max_rounds: int = 8,
+    max_seconds: float = 150.0,
+    say=lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
@@ -276,14 +298,18 @@ def search_two_layers(
     search.draw(16 if bounded else 8)
     for turn in range(max_rounds):
         search.find_planes()
-        say(f"round {turn}: lines {len(search.sightings.scans)} kinks {len(search.sightings)} planes {len(search.planes)} "
-            f"open {len(search.open_kinks())} queries {inquiry.meter.ledger.total}")
+        say(
+            f"round {turn}: lines {len(search.sightings.scans)} kinks {len(search.sightings)} planes {len(search.planes)} "
+            f"open {len(search.open_kinks())} queries {inquiry.meter.ledger.total}"
+        )
         search.find_units()
         if search.units and turn:
             search.walk()
         unknown = int(np.sum(~search._known_kinks()))
-        say(f"  planes {len(search.planes)} units {len(search.units)} unexplained {unknown} facets {int(search.sightings.measured.sum())} "
-            f"queries {inquiry.meter.ledger.total}")
+        say(
+            f"  planes {len(search.planes)} units {len(search.units)} unexplained {unknown} facets {int(search.sightings.measured.sum())} "
+            f"queries {inquiry.meter.ledger.total}"
+        )
         few = unknown <= 0.2 * len(search.open_kinks()) + 2
         if few:
             search.fit()
