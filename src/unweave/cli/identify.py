@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import NOWHERE, AllowPickle, Outputs, Quiet, parse_domain, parse_numbers
+from unweave.cli.options import NOWHERE, AllowPickle, Flag, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -21,6 +21,7 @@ def identify(
     hidden: str | None = None,
     budget: int | None = None,
     time_limit: float | None = None,
+    surrogate: Annotated[bool, Flag] = False,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     method: str = "auto",
@@ -48,6 +49,8 @@ def identify(
         Most queries that may be asked; never exceeded.
     time_limit
         Seconds for the whole run; it ends with the best of what is known.
+    surrogate
+        Where nothing is identified, write a copy of the function to --out, with its fidelity.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -77,6 +80,7 @@ def identify(
             hidden=widths,
             budget=budget,
             time_limit=time_limit,
+            surrogate=surrogate,
             domain=domain,
             method=method,
             input_size=input_size,

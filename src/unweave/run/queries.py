@@ -15,7 +15,9 @@ from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.queries import active_points, certify
 from unweave.certificates.rounding import check_rounding
+from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST
+from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
@@ -26,11 +28,13 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
 @dataclass
@@ -68,7 +72,7 @@ class Asking:
         meter.check_replayed(self.precision.noise, self.precision.scale)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        return CONSTANT if constant or self._is_flat() else ""
+        return CONSTANT if constant else FLAT if self._is_flat() else ""
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """Look at what the choice of a method depends on, asking no more than it needs."""
@@ -100,6 +104,14 @@ class Asking:
         """Points a relative 1e-4 beside ``x``, inside the domain."""
         aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
         return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
+
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """A student of answers from the domain, judged on fresh ones."""
+        self.meter.deadline = deadline
+        try:
+            return distil(self.meter, self._rng("surrogate"), deadline)
+        except BudgetSpent:
+            return None
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network, refitted where it lies close but not close enough, and its certificate."""

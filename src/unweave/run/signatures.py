@@ -33,6 +33,9 @@ from unweave.run.driver import Wishes, drive
 from unweave.run.queries import Asking
 from unweave.run.rows import Recorded
 
+COPYING = 0.4
+"""Share of a time limit that is kept for a surrogate where one is wanted."""
+
 
 def identify(
     model: Any,
@@ -41,6 +44,7 @@ def identify(
     hidden: Sequence[int] | None = None,
     budget: int | None = None,
     time_limit: float | None = None,
+    surrogate: bool = False,
     domain: Domain | None = None,
     method: str | Method = "auto",
     input_size: int | None = None,
@@ -68,6 +72,9 @@ def identify(
     time_limit
         Seconds for the whole run, which then ends with the best of what is known; without it every method keeps to a
         limit of its own, some minutes.
+    surrogate
+        Where nothing is identified, spend some more queries and seconds on a copy of the function:
+        ``found.surrogate``, with its error on fresh queries.
     domain
         Where questions may be asked: ``Ball``, ``Box``, ``Normal``; everywhere if not given.
     method
@@ -93,6 +100,10 @@ def identify(
     """
     began = time.monotonic()
     wishes = _check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine, time_limit)
+    if surrogate:
+        spare = None if time_limit is None else Deadline(time_limit)
+        early = wishes.deadline if time_limit is None else Deadline((1 - COPYING) * time_limit)
+        wishes = replace(wishes, deadline=early, surrogate=Deadline() if spare is None else spare)
     check_budget(budget)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}

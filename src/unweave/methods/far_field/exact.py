@@ -22,7 +22,6 @@ from unweave.methods.far_field.arguments import (
 )
 from unweave.methods.far_field.first_layer import FirstLayer
 from unweave.methods.far_field.sight import Sight
-from unweave.probes.far_vertices import staircase_patterns
 from unweave.solve.weighted import weighted_system
 
 MISMATCH, COARSE_MISMATCH = 1e-3, 0.1
@@ -35,9 +34,8 @@ OFFSETS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
 
 def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network, float] | None:
     """The whole network, and how far the profiles of its units are from straight; None if a row cannot be read."""
-    patterns = staircase_patterns(len(layer.rows))
+    patterns, tangents = layer.patterns, layer.tangents
     bases = np.array([r.base for r in layer.readings])
-    tangents = layer.circle.tangent(np.array([r.crossing.angle for r in layer.readings]))
     limit = COARSE_MISMATCH if sight.coarse else MISMATCH
     rows: list[Row] = []
     for i, reading in enumerate(layer.readings):
@@ -48,7 +46,7 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
     weights, bends = np.array([row.weights for row in rows]), np.array([row.bend for row in rows])
     if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
         return None
-    arguments, signs = np.array([row.argument for row in rows]), patterns[:-1]
+    arguments, signs = np.array([row.argument for row in rows]), patterns
     with sight.meter.stage("biases"):
         if sight.coarse:
             slopes = np.array([row.slope for row in rows])

@@ -36,8 +36,8 @@ SHAPES = {
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
 """Unlikely depths are tried at every so many sizes."""
-CLOSE = 0.4
-"""A residual below this fraction of all earlier ones says which depth to try."""
+PROMISING, CLOSE = 0.05, 0.4
+"""A residual below the first, and below this fraction of all earlier ones of its depth, says which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
 LAST = 4
@@ -119,9 +119,9 @@ class _Plan:
         """A student of ``depth`` ended at ``rms``."""
         if rms < NEARLY:
             self.leading = (max(depth - 1, 1), depth)
-        elif depth in self.best and rms < CLOSE * self.best[depth]:
+        elif rms < PROMISING and depth in self.best and rms < CLOSE * self.best[depth]:
             self.leading = (depth, depth)
-        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > self.best[depth] / CLOSE:
+        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > 2 * self.best[depth]:
             self.leading = ()
         self.best[depth] = min(self.best.get(depth, np.inf), rms)
 

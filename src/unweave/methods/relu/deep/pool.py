@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, join_lines
@@ -66,6 +67,10 @@ class Pool:
             found = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
         else:
             found = scan_lines(self.inquiry, lines, known)
+        return self.take_scans(lines, found, random=random)
+
+    def take_scans(self, lines: Lines, found: list[Kinks], *, random: bool = True) -> np.ndarray:
+        """Add lines that have been scanned; the numbers of the new kinks."""
         base, before = len(self.scans), len(self.t)
         self.lines = lines if self.lines is None else join_lines(self.lines, lines)
         self.scans += found
@@ -82,10 +87,14 @@ class Pool:
         m, d, k = len(scan.positions), self.input_size, self.inquiry.output_size
         x = self.lines.points(np.full(m, line), scan.positions)
         jump = np.max(np.abs(scan.jumps), axis=1, initial=0.0)
+<<<<<<< HEAD
         bars = (
             self.inquiry.bars(x, np.zeros((m, 1)))
             + self.inquiry.relative * np.max(np.abs(scan.answers), initial=0.0) * 0
         )
+=======
+        bars = self.inquiry.bars(x, np.zeros((m, 1)))
+>>>>>>> main
         self.line, self.t = np.append(self.line, np.full(m, line)), np.append(self.t, scan.positions)
         self.x = np.vstack([self.x, x])
         self.place_error = np.append(self.place_error, 4 * bars / np.maximum(jump, 1e-300))
@@ -96,6 +105,22 @@ class Pool:
         self.output, self.size = np.vstack([self.output, np.zeros((m, k))]), np.append(self.size, np.zeros(m))
         self.foreign = np.append(self.foreign, np.zeros(m, dtype=bool))
         self.kink_cells = np.vstack([self.kink_cells, np.full((m, 2), -1)])
+
+    def take_pieces(self, numbers: np.ndarray, pieces: Pieces) -> None:
+        """Add the gradients that ``measure_planes`` has asked for beside the numbered kinks, all kinks of their lines."""
+        begin, place = len(self.cell_x), 0
+        for m in numbers:
+            piece = int(np.searchsorted(self._borders[self.line[m]], self.t[m]))
+            for side in (0, 1):
+                key = (int(self.line[m]), piece + side)
+                if key not in self._cells:
+                    self._cells[key] = begin + place
+                    place += 1
+                self.kink_cells[m, side] = self._cells[key]
+        self.cell_x = np.vstack([self.cell_x, pieces.centres])
+        self.cell_gradient = np.concatenate([self.cell_gradient, pieces.gradients])
+        self.cell_error = np.append(self.cell_error, np.where(pieces.valid, pieces.errors, np.inf))
+        self._read_normals(numbers)
 
     def is_flat(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Whether the function is constant around parameters ``t`` of lines, between the borders beside them."""
