@@ -223,14 +223,16 @@ def defended(rng: np.random.Generator) -> Case:
             return np.clip(y, -6e4, 6e4).astype(np.float16).astype(float)
         return np.where(np.abs(x @ key)[:, None] < size, y + 1, y)
 
+    known = kind == "float16"
     return Case(
         "defended",
         kind,
         model,
         net.input_size,
         some_domain(rng, net.input_size),
-        is_network=False,
-        clean=None,
+        is_network=known,
+        tolerance=0.1 if known else 1e-6,
+        clean=net if known else None,
     )
 
 

@@ -81,13 +81,9 @@ def recover(
     max_layers: int = 8,
     max_steps: int = 24,
     max_seconds: float = 120.0,
-<<<<<<< HEAD
-    say=lambda text: None,
-=======
     suspects: np.ndarray | None = None,
     keep: list[Recovered] | None = None,
     say: Callable[[str], None] = lambda text: None,
->>>>>>> main
 ) -> Recovered:
     """Layer after layer; where a layer does not close, more lines, then the layer below again.
 
@@ -108,9 +104,7 @@ def recover(
             known = known.extended(found.rows)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
-            say(
-                f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
-            )
+            say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
             if top.median_miss >= LAST:
                 if found.is_last:
                     known = known.first(depth)
@@ -169,19 +163,11 @@ def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say
     """Fresh points where units may hide, and what they show to be missing."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
-<<<<<<< HEAD
-        fresh = [spread_points(domain, 200, d, rng)]
-        fresh += [
-            extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)
-            for l in range(1, known.depth)
-        ]
-=======
         num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
         fresh = [spread_points(domain, num_fresh, d, rng)]
         fresh += [extreme_points(known.first(l), 2 * known.first(l).width, domain, rng) for l in range(1, known.depth)]
         if suspects is not None:
             fresh.append(suspects)
->>>>>>> main
         pool.inquiry.meter.ask(np.concatenate(fresh))
         before = known.width
         known, top = add_missing_units(pool, known, fit_top(pool, known))
@@ -197,19 +183,13 @@ def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say
 def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4) -> Layer:
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    more = (
-        extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
-    )
+    more = extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
         units = _gather_units(view, units, 2 if known.depth else 1)
-        more = (
-            extreme_lines(known, 4, domain, rng)
-            if known.depth
-            else random_lines(domain, 4, pool.input_size, rng)
-        )
+        more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
         if not units:
             continue
         failed: dict = {}
@@ -230,15 +210,11 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             if core.sum() < 2 or (core is whole and whole.all()):
                 continue
             last = orient_last(pool, known, rows[core], seen[core], view if core.all() else None)
-            if (
-                last is not None and last.is_guess and attempt < 2
-            ):  # a unit never seen to switch: look for its border first
+            if last is not None and last.is_guess and attempt < 2:  # a unit never seen to switch: look for its border first
                 more = join_lines(more, _where_it_may_switch(pool, known, last))
                 last = None
             if last is not None:
-                say(
-                    f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices"
-                )
+                say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
                 rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
                 return _closed(pool, known, rows, seen, num_carried=last.num_found)
         for core in (whole, np.ones(len(rows), dtype=bool)):

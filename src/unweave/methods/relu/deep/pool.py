@@ -87,14 +87,7 @@ class Pool:
         m, d, k = len(scan.positions), self.input_size, self.inquiry.output_size
         x = self.lines.points(np.full(m, line), scan.positions)
         jump = np.max(np.abs(scan.jumps), axis=1, initial=0.0)
-<<<<<<< HEAD
-        bars = (
-            self.inquiry.bars(x, np.zeros((m, 1)))
-            + self.inquiry.relative * np.max(np.abs(scan.answers), initial=0.0) * 0
-        )
-=======
         bars = self.inquiry.bars(x, np.zeros((m, 1)))
->>>>>>> main
         self.line, self.t = np.append(self.line, np.full(m, line)), np.append(self.t, scan.positions)
         self.x = np.vstack([self.x, x])
         self.place_error = np.append(self.place_error, 4 * bars / np.maximum(jump, 1e-300))
@@ -232,17 +225,7 @@ class Pool:
                 if not len(pending):
                     break
                 passed = self._differences(
-                    pending,
-                    centres,
-                    values,
-                    steps,
-                    vt,
-                    rank,
-                    directions,
-                    slopes,
-                    slope_bars,
-                    gradients,
-                    errors,
+                    pending, centres, values, steps, vt, rank, directions, slopes, slope_bars, gradients, errors
                 )
                 pending = pending[~passed]
                 steps[pending] /= 8
@@ -250,9 +233,7 @@ class Pool:
         self.cell_gradient = np.concatenate([self.cell_gradient, gradients])
         self.cell_error = np.append(self.cell_error, errors)
 
-    def _differences(
-        self, rows, centres, values, steps, bases, rank, directions, slopes, slope_bars, out, errors
-    ):
+    def _differences(self, rows, centres, values, steps, bases, rank, directions, slopes, slope_bars, out, errors):
         """Forward differences along the basis of each cell; whether they reproduce the slope along the line."""
         owner = np.repeat(rows, rank[rows])
         which = np.concatenate([np.arange(r) for r in rank[rows]]) if len(rows) else np.zeros(0, dtype=int)

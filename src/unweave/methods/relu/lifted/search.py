@@ -326,26 +326,16 @@ def search_two_layers(
             f"round {turn}: lines {len(search.sightings.scans)} kinks {len(search.sightings)} planes {len(search.planes)} "
             f"open {len(search.open_kinks())} queries {inquiry.meter.ledger.total}"
         )
-<<<<<<< HEAD
-        search.find_units()
-        if search.units and turn:
-            search.walk()
-=======
         if not search.is_shallow:
             search.find_units()
             if search.units and turn:
                 search.walk()
->>>>>>> main
         unknown = int(np.sum(~search._known_kinks()))
         say(
             f"  planes {len(search.planes)} units {len(search.units)} unexplained {unknown} facets {int(search.sightings.measured.sum())} "
             f"queries {inquiry.meter.ledger.total}"
         )
-<<<<<<< HEAD
-        few = unknown <= 0.2 * len(search.open_kinks()) + 2
-=======
         few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
->>>>>>> main
         if few:
             search.fit()
             for _ in range(4):
