@@ -26,6 +26,8 @@ from unweave.solve.weighted import weighted_system
 
 MISMATCH, COARSE_MISMATCH = 1e-3, 0.1
 """Relative difference of the slopes along the circle from which on a unit is read beside its crossing."""
+TRUSTED, LIKELY = 0.995, 3.0
+"""Cosine between two readings of a row of coarse answers, and ratio of their lengths, within which they agree."""
 EXACT = 3e-10
 """Relative standard error above which a unit is read again."""
 OFFSETS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
@@ -43,6 +45,8 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
         if row.mismatch > limit:
             row, bases[i] = _read_beside(sight, reading, row, patterns[i], i, top, layer.basis, tangents[i])
         rows.append(row)
+    if sight.coarse:
+        rows = [_trust(row, seen, t) for row, seen, t in zip(rows, layer.rows, tangents, strict=True)]
     weights, bends = np.array([row.weights for row in rows]), np.array([row.bend for row in rows])
     if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
         return None
@@ -56,9 +60,7 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
             biases = _antipodes(sight, top, weights, biases, bases, arguments, signs)
     if not sight.coarse:
         doubtful = _doubtful(sight, layer, weights, biases, bends)
-        weights, biases = _read_again(
-            sight, np.flatnonzero(doubtful), top, weights, biases, layer.basis
-        )
+        weights, biases = _read_again(sight, np.flatnonzero(doubtful), top, weights, biases, layer.basis)
     names = [sight.activation.name] * top.num_layers + ["identity"]
     return Network([weights, *top.weights], [biases, *top.biases], names), float(np.median(bends))
 
@@ -93,6 +95,19 @@ def _read_beside(sight, reading, row, pattern, unit, top, basis, tangent) -> tup
     return replace(row, weights=weights, argument=float(arguments[0])), base
 
 
+def _trust(row: Row, seen: np.ndarray, tangent: np.ndarray) -> Row:
+    """A row of coarse answers, unless it differs from what was ``seen`` before the top was known: then that one, in
+    the length that the slope along the circle tells, if this is likely.
+    """
+    along = float(seen @ tangent)
+    factor = row.slope / along if along and np.isfinite(row.slope) else 1.0
+    factor = factor if 1 / LIKELY < factor < LIKELY else 1.0
+    size = np.linalg.norm(row.weights) * np.linalg.norm(seen)
+    if np.isfinite(size) and row.weights @ seen > TRUSTED * size and row.mismatch < COARSE_MISMATCH:
+        return row
+    return replace(row, weights=factor * seen, slope=factor * along)
+
+
 def _antipodes(sight, top, weights, biases, bases, arguments, signs, units=None) -> np.ndarray:
     """theta = (u(x) + u(x') - a.(x + x'))/2 with x' next to -x: the large part of a.x cancels."""
     squared = np.sum(weights**2, axis=1)
@@ -111,9 +126,7 @@ def _antipodal_profiles(sight, top, bases, tangents, slopes, arguments, signs) -
     points = -bases[:, None] + shifts[:, :, None] * tangents[:, None]
     answers = sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(len(bases), len(OFFSETS), -1)
     moves = shifts * slopes[:, None]
-    found = [
-        solve_near(answers[i], -signs[i], i, top, sight.activation, moves[i]) for i in range(len(bases))
-    ]
+    found = [solve_near(answers[i], -signs[i], i, top, sight.activation, moves[i]) for i in range(len(bases))]
     return (arguments + np.array(found)) / 2
 
 

@@ -93,16 +93,12 @@ def _uncover(sight: Sight, circle: Circle, crossings: list[Crossing]) -> list[Cr
     """Split the crossings that hide a second unit; under an unknown top their rows alone would not show it."""
     with sight.meter.stage("circle"):
         double = hides_another(sight.meter.ask, circle, crossings, sight.activation, 10 * sight.tolerance)
-        pieces = [
-            _split(sight, circle, c) if two else [c] for c, two in zip(crossings, double, strict=True)
-        ]
+        pieces = [_split(sight, circle, c) if two else [c] for c, two in zip(crossings, double, strict=True)]
     return [c for group in pieces for c in group]
 
 
 def _split(sight: Sight, circle: Circle, crossing: Crossing) -> list[Crossing]:
-    return split_overlap(
-        sight.meter.ask, circle, crossing, sight.activation, sight.tolerance, sight.farthest
-    )
+    return split_overlap(sight.meter.ask, circle, crossing, sight.activation, sight.tolerance, sight.farthest)
 
 
 def _single_units(sight: Sight, readings, basis, deep: bool) -> dict[int, tuple[Reading, np.ndarray]]:

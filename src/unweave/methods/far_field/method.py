@@ -161,9 +161,7 @@ class _Run:
     def _jumps(self) -> Finding:
         reason = "the answers jump instead of passing smoothly: step units, a decision tree or rounding"
         self.hopeless = True
-        return Finding(
-            None, f"{reason}, not a smooth saturating network", conclusive=not self.sight.coarse
-        )
+        return Finding(None, f"{reason}, not a smooth saturating network", conclusive=not self.sight.coarse)
 
     def _crossings(self, circle: Circle) -> list[Crossing]:
         with self.meter.stage("circle"):
@@ -278,9 +276,7 @@ class _Run:
 
     def _conclude_near(self, network: Network, top: Top) -> Finding:
         """Coarse answers: the network that answers near the origin determine, from the one seen from afar."""
-        network, rms = settle(
-            network, self.meter, self.problem.precision, self.sight.rng, self.deadline
-        )
+        network, rms = settle(network, self.meter, self.problem.precision, self.sight.rng, self.deadline)
         if rms > max(1e-3, 30 * self.problem.precision.relative):
             return Finding(None, f"the network seen from afar does not fit near the origin ({rms:.1e})")
         return self._finding(network, top, {"near": rms})
