@@ -92,7 +92,7 @@ def recover(
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    served, failures, num_again = 0, {}, 0
+    served, failures, num_back, num_again = 0, {}, {}, 0
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -138,9 +138,11 @@ def recover(
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
-        if failures.get(depth, 0) >= 3:
-            if known.depth == depth and depth:
-                known = known.first(depth - 1)
+        if failures.get(depth, 0) >= 3:  # more of the same does not help: the layer below again, once
+            if num_back.get(depth, 0) or not depth:
+                break
+            num_back[depth] = 1
+            known = known.first(min(known.depth, depth - 1))
             failures[depth] = 1
     return best
 
