@@ -55,6 +55,7 @@ class Meter:
         deadline: Deadline | None = None,
     ):
         self.oracle = oracle
+        self.input_size, self.output_size = oracle.input_size, oracle.output_size
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
         self.deadline = Deadline() if deadline is None else deadline
@@ -74,14 +75,6 @@ class Meter:
         self._seam_checked = False
         if journal is not None:
             self.ledger.waiting = len(journal) + journal.num_extras
-
-    @property
-    def input_size(self) -> int:
-        return self.oracle.input_size
-
-    @property
-    def output_size(self) -> int:
-        return self.oracle.output_size
 
     @property
     def warnings(self) -> tuple[str, ...]:

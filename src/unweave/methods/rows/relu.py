@@ -41,9 +41,9 @@ from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
 from unweave.solve.polish import polish
 from unweave.solve.streamed import fit_streamed
+from unweave.students.narrow import narrow_down
 from unweave.students.prune import prune
 from unweave.students.standard import Standard
-from unweave.students.student import narrow_down
 
 SAFETY = 6.0
 ROUNDING = 4 * 2.0**-52
@@ -225,7 +225,7 @@ class _Rows:
         start = fit_layout(found.layout, found.fit.parameters, u, v, settings=settings)
         return prune(
             found.layout, start, u, v, accept=1.03 * found.noise, settings=settings, noisy=True,
-            affordable=1.5 * found.noise, deadline=deadline,
+            affordable=1.5 * found.noise,
         )  # fmt: skip
 
     def flat(self) -> Finding:
