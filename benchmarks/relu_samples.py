@@ -21,7 +21,7 @@ from scenarios import open_parser
 
 import unweave
 from unweave.core.network import Network
-from unweave.solve.streamed import parameter_errors
+from unweave.solve.streamed import streamed_information
 
 FIRST_SEED = 310_000
 EXACT = [((5, 5), 4, 50), ((10, 5), 4, 50), ((10, 10), 4, 50), ((8, 15), 4, 50), ((20, 20), 4, 30)]
@@ -85,11 +85,11 @@ def measure_noise(noise: float, num_rows: int, num_seeds: int, size=(10, 10)) ->
             continue
         comparison = unweave.compare(truth, found.network)
         error = comparison.aligned.flat() - comparison.reference.flat()
-        expected = parameter_errors(comparison.reference, [(x, y[:, None])], noise=noise)
+        expected = streamed_information(comparison.reference, [(x, y[:, None])])
         assert expected is not None
         stated = aligned_errors(comparison.aligned, found.network, found.details["standard_errors"])
         squared.append(np.mean(error**2))
-        bound.append(np.mean(expected.errors**2))
+        bound.append(np.mean((noise * expected.deviations) ** 2))
         inside.append(np.mean(np.abs(error) <= 1.96 * stated))
     ratio = np.sqrt(np.mean(squared) / np.mean(bound)) if squared else np.inf
     print(

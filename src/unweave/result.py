@@ -12,6 +12,7 @@ import math
 import os
 import tempfile
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ _RECORD = "identification"
 _TENSOR = "__tensor__"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Identification:
     """The result of ``identify``: a network with its certificate, or the reason why there is none."""
 
@@ -60,6 +61,47 @@ class Identification:
     @property
     def identified(self) -> bool:
         return self.outcome is Outcome.IDENTIFIED
+
+    @property
+    def surrogate(self) -> Network | None:
+        """A copy to use: the network, or where none was identified the best student there is; None without one."""
+        if self.network is not None and not self.network.is_open:
+            return self.network
+        kept = self.details.get("surrogate")
+        return None if kept is None else Network(kept["weights"], kept["biases"], kept["activations"])
+
+    @property
+    def surrogate_error(self) -> float | None:
+        """Root mean square error of the surrogate on fresh queries, relative to the spread of the answers."""
+        if self.network is not None and not self.network.is_open:
+            return None if self.certificate is None else self.certificate.rms_relative_error
+        kept = self.details.get("surrogate")
+        return None if kept is None else float(kept["error"])
+
+    def __call__(self, x: Any) -> np.ndarray:
+        """Outputs (n, outputs) of the surrogate for inputs (n, inputs)."""
+        return self.predict(x)
+
+    def predict(self, x: Any) -> np.ndarray:
+        """The same, by the name that estimators use."""
+        if self.surrogate is None:
+            raise InputError(f"there is no network to evaluate: {self.reason or self.outcome}")
+        return self.surrogate(np.asarray(x, dtype=np.float64))
+
+    def __repr__(self) -> str:
+        size = "" if self.network is None else f" {self.network.describe()}"
+        asked = f"{self.ledger.total:,} {self.ledger.unit}"
+        return f"<Identification: {self.outcome}{size}, {asked}, method {self.method or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        """The verdict, line by line, for notebooks."""
+        lines = "".join(f"<li>{escape(line)}</li>" for line in self.verdict().splitlines())
+        return f"<div><strong>{escape(str(self.outcome))}</strong><ul>{lines}</ul></div>"
+
+    @property
+    def certificate_seed(self) -> int | None:
+        """Where the questions of the certificate began; None for recorded rows."""
+        return (self.details.get("asked") or {}).get("certificate_seed")
 
     @property
     def activation(self) -> str | None:
@@ -154,12 +196,18 @@ class Identification:
             "undetermined": list(self.undetermined),
             "alternatives": dict(self.alternatives),
             "warnings": list(self.warnings),
+            "surrogate": None if self.surrogate is None else self.surrogate.describe(),
+            "surrogate_error": self.surrogate_error,
             "seconds": self.seconds,
             "seed": self.seed,
+            "certificate_seed": self.certificate_seed,
         }
 
     def _what_was_found(self) -> str:
         model = f" ({self.model_name})" if self.model_name else ""
+        if self.network is None and self.surrogate is not None:
+            copy = f"a surrogate {self.surrogate.describe()} is off by {self.surrogate_error:.1e} (rms)"
+            return f"{self.outcome}{model}: {copy}"
         if self.network is None:
             return f"{self.outcome}{model}: no network was found"
         size = f"{self.network.describe()}, {self.network.num_parameters:,} parameters"

@@ -188,7 +188,7 @@ def test_a_real_run_is_reported(tmp_path):
     found = unweave.identify(f, input_size=4, seed=3)
     page = found.report(tmp_path / "r.html", reference=network)
     text = _assert_harmless(page.read_text(encoding="utf-8")).text
-    assert "unweave.identify(model, input_size=4, seed=3)" in text
+    assert "unweave.identify(model, input_size=4, certificate_seed=1, seed=3)" in text
     assert {"answers", "outputs", "errors"} <= found.certificate.fresh.keys()
     assert sum(found.ledger.seconds.values()) <= found.seconds
     with pytest.raises(ExportError, match="does not exist"):

@@ -9,7 +9,7 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.core.errors import InputError, NotIdentified, Outcome
+from unweave.core.errors import InputError, NotIdentified, OracleError, Outcome
 from unweave.core.network import Network
 from unweave.methods.choose import Choice
 from unweave.methods.hessian.pencil import HessianPencil
@@ -188,3 +188,65 @@ def test_when_nothing_is_found_the_last_method_says_why(monkeypatch):
     assert (found.outcome, found.method) == (Outcome.NOT_IDENTIFIED, "in-domain")
     assert "allow more time" in found.reason
     assert found.ledger.by_stage["hessians"] > 0
+
+
+def test_the_certificate_cannot_be_rehearsed(monkeypatch, tmp_path):
+    """Without a seed of its own every certificate asks other questions; a journal keeps those of the run it began."""
+    truth = random_network((3, 4, 1), "tanh", 1)
+    asked: list[set[bytes]] = []
+
+    def listen(x):
+        asked[-1].update(row.tobytes() for row in x)
+        return truth(x)
+
+    seeds = iter([11, 12, 13, 14])
+    monkeypatch.setattr("unweave.run.signatures.fresh_entropy", lambda: next(seeds))
+    runs = []
+    for options in ({}, {}, {"certificate_seed": 11}):
+        asked.append(set())
+        runs.append(unweave.identify(listen, input_size=3, **options))
+    assert [run.certificate_seed for run in runs] == [11, 12, 11]
+    assert all(run.identified for run in runs)
+    assert len(asked[0] & asked[1]) <= runs[0].ledger.total - 200
+    assert asked[0] == asked[2]
+    assert runs[0].to_json()["certificate_seed"] == 11
+    saved = unweave.load(runs[0].save(tmp_path / "run.safetensors"))
+    assert saved.certificate_seed == 11
+    first = unweave.identify(truth, journal=tmp_path / "paid.sqlite")
+    again = unweave.identify(truth, journal=tmp_path / "paid.sqlite")
+    assert first.certificate_seed == again.certificate_seed == 13
+    assert again.ledger.replayed == first.ledger.total
+
+
+def test_entropy_differs_from_call_to_call():
+    from unweave.core.streams import fresh_entropy
+
+    assert len({fresh_entropy() for _ in range(20)}) == 20
+
+
+@pytest.mark.parametrize("budget", [0, -3, 2.5, True])
+def test_a_budget_that_is_none_is_refused_before_anything_is_asked(budget):
+    asked = []
+    with pytest.raises(InputError, match="at least 1"):
+        unweave.identify(lambda x: asked.append(x) or x[:, 0], input_size=3, budget=budget)
+    assert not asked
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 1e150])
+def test_answers_that_cannot_be_squared_are_an_outcome(size):
+    truth = random_network((3, 4, 1), "tanh", 1)
+    found = unweave.identify(lambda x: size * truth(x), input_size=3)
+    assert found.outcome == "not identified"
+    assert "another unit" in found.reason
+
+
+def test_a_model_that_fails_far_out_is_not_taken_for_growth():
+    truth = random_network((3, 4, 1), "tanh", 1)
+
+    def model(x):
+        if np.max(np.abs(x)) > 1e5:
+            raise ConnectionError("the server is down")
+        return truth(x)
+
+    with pytest.raises(OracleError, match="the server is down"):
+        unweave.identify(model, input_size=3)

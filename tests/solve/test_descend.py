@@ -12,6 +12,7 @@ from unweave.solve import polish as polishing
 from unweave.solve.accelerated import AcceleratedProblem
 from unweave.solve.descend import Settings, descend, minimise
 from unweave.solve.fit import fit_network, spread_of
+from unweave.solve.information import NULL
 from unweave.solve.layout import Layout
 from unweave.solve.polish import polish
 from unweave.solve.step import DenseStep
@@ -95,7 +96,7 @@ def test_polish_names_what_the_data_do_not_determine():
     polished = polish(truth, x, truth(x))
     assert polished.null_directions.shape[1] == 5
     weights = {5 * unit + 2 for unit in range(5)}
-    assert weights <= set(polished.undetermined.tolist())
+    assert weights <= set(np.flatnonzero(np.isinf(polished.standard_errors)).tolist())
 
 
 @pytest.mark.parametrize("redundant", [False, True])
@@ -108,7 +109,7 @@ def test_what_seems_to_vanish_in_normal_equations_may_only_be_small(redundant, m
     x = np.random.default_rng(22).standard_normal((400, 4))
     monkeypatch.setattr(polishing, "LARGE", 10)
     polished = polish(nearly_affine, x, nearly_affine(x))
-    assert polished.condition > 1 / polishing.NULL_LARGE
+    assert polished.information.condition > 1 / NULL
     assert bool(polished.null_directions.shape[1]) == redundant
     monkeypatch.setattr(polishing, "AFFORDABLE", 0)
     assert polish(nearly_affine, x, nearly_affine(x)).null_directions.shape[1]

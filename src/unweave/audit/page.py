@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unweave.core.errors import InputError, Outcome
-from unweave.report.canvas import (
-    BLUE,
-    MUTED,
-    ORANGE,
-    TEAL,
-    add_axes,
-    in_house_style,
-    new_figure,
-    short,
-    to_svg,
-)
+from unweave.report import canvas
 from unweave.report.page import open_template
 from unweave.version import __version__
 
@@ -27,7 +17,7 @@ if TYPE_CHECKING:
 
     from unweave.audit.cases import Audit
 
-_TONES = {Outcome.IDENTIFIED: ORANGE, Outcome.PARTLY: BLUE, Outcome.NOT_IDENTIFIED: TEAL}
+_TONES = {Outcome.IDENTIFIED: canvas.ORANGE, Outcome.PARTLY: canvas.BLUE, Outcome.NOT_IDENTIFIED: canvas.TEAL}
 _LEAST = 1e-16
 
 
@@ -44,7 +34,7 @@ def write_page(audit: Audit, path: Path) -> Path:
             title=f"audit: {audit.model}",
             audit=audit,
             style=style,
-            figure=Markup(to_svg(draw(audit), "audit")),
+            figure=Markup(canvas.to_svg(draw(audit), "audit")),
             identified=identified,
             tone="not" if identified == 0 else "partly" if identified < len(audit.cases) else "identified",
             version=__version__,
@@ -54,23 +44,23 @@ def write_page(audit: Audit, path: Path) -> Path:
     return path
 
 
-@in_house_style
+@canvas.in_house_style
 def draw(audit: Audit) -> Figure:
     """Left: the share of units that came back behind each defence. Right: how far the outputs of the copy are off."""
     cases = audit.cases[::-1]
     places = np.arange(len(cases))
-    figure = new_figure(0.9 + 0.26 * len(cases), 7.2)
-    left = add_axes(figure, 1, 2, 1, grid="x")
+    figure = canvas.new_figure(0.9 + 0.26 * len(cases), 7.2)
+    left = canvas.add_axes(figure, 1, 2, 1, grid="x")
     left.barh(places, [case.recovered for case in cases], color=[_TONES[case.outcome] for case in cases])
-    left.set_yticks(places, [short(case.defence, 30) for case in cases])
+    left.set_yticks(places, [canvas.short(case.defence, 30) for case in cases])
     left.set_xlim(0, 1)
     left.set_title("share of units recovered")
-    right = add_axes(figure, 1, 2, 2, grid="x")
+    right = canvas.add_axes(figure, 1, 2, 2, grid="x")
     for place, case in zip(places, cases, strict=True):
         if case.fidelity is not None:
             right.plot(max(case.fidelity, _LEAST), place, "o", color=_TONES[case.outcome])
         else:
-            right.text(1, place, "no copy", color=MUTED, ha="right", va="center")
+            right.text(1, float(place), "no copy", color=canvas.MUTED, ha="right", va="center")
     right.set_xscale("log")
     right.set_xlim(_LEAST / 3, 3)
     right.set_yticks(places, [""] * len(cases))

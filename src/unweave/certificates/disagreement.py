@@ -10,7 +10,7 @@ direction in ten thousand. So the questions are put where a missing unit would s
   slab cancel everywhere else;
 * *climb*: uphill on the difference from the points where it is largest, if any stands out.
 
-For n hidden units a piecewise-linear network of two and more hidden layers takes 168 + 24 n questions (n = 64: 1,704),
+For n hidden units a piecewise-linear network of two and more hidden layers takes 268 + 24 n questions (n = 64: 1,804),
 one of one layer 168 + 5 n, a smooth one 24 in a bounded domain and none otherwise: its 200 fresh points are where the
 climb begins. At most 5,000 and what the budget leaves, and up to four times as many where a budget has that much left.
 The climb adds at most 48. Differences count in error bars: 1 is the largest that the accuracy of the answers explains.
@@ -216,9 +216,9 @@ def _plan(network: Network, kinked: bool, bounded: bool, left: float) -> dict[st
     if not kinked:
         plan = {"far": 24 if bounded else 0, "patterns": 0, "planes": 0, "lines": 0}
     elif len(network.hidden) > 1:
-        plan = {"far": 48 + n, "patterns": 20 * n, "planes": 3 * n, "lines": 120}
+        plan = {"far": 48 + n, "patterns": 100 + 20 * n, "planes": 3 * n, "lines": 120}
     else:
-        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": 120}
+        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": min(40 + 8 * n, 120)}
     total = max(sum(plan.values()), 1)
     room = min(left, MOST_QUESTIONS)
     factor = min(1.0, room / total)

@@ -77,7 +77,7 @@ def certify(
         from_domain,
         num_points=len(x),
         tolerance=tolerance,
-        condition=None if system is None else system.condition,
+        condition=None if system is None else system.information.condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else name_units(network, deviations),
         checks=tuple(checks),

@@ -17,7 +17,8 @@ import numpy as np
 from unweave.certificates.base import Check
 from unweave.certificates.certificate import EXACT, Certificate, name_units
 from unweave.core.network import Network
-from unweave.solve.streamed import parameter_errors
+from unweave.solve.information import unit_errors
+from unweave.solve.streamed import streamed_information
 from unweave.solve.weighted import relative_errors
 
 NUM_NEEDED = 10
@@ -48,8 +49,9 @@ def certify_on_rows(
         errors, estimate = np.max(np.abs(outputs - y), axis=1) / spread, None
     else:
         errors = relative_errors(network, x, y)
-        estimate = parameter_errors(network, batches, noise=level)
-    units = None if estimate is None else estimate.unit_errors(network)
+        estimate = streamed_information(network, batches)
+    deviations = None if estimate is None else level * estimate.deviations
+    units = None if deviations is None else unit_errors(network, deviations)
     certificate = Certificate.of_errors(
         errors,
         len(x),
@@ -67,7 +69,7 @@ def certify_on_rows(
         },
         num_needed=NUM_NEEDED,
     )
-    return certificate, None if estimate is None else estimate.errors
+    return certificate, deviations
 
 
 def _check_noise(errors: np.ndarray, noise: float, spread: float) -> Check:

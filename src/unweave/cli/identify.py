@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import NOWHERE, AllowPickle, Outputs, Quiet, parse_domain, parse_numbers
+from unweave.cli.options import NOWHERE, AllowPickle, Flag, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
 
 _PLAIN = ServedOptions()
@@ -21,11 +21,13 @@ def identify(
     hidden: str | None = None,
     budget: int | None = None,
     time_limit: float | None = None,
+    surrogate: Annotated[bool, Flag] = False,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
+    certificate_seed: int | None = None,
     outputs: Outputs = NOWHERE,
     journal: Path | None = None,
     served: ServedOptions = _PLAIN,
@@ -47,6 +49,8 @@ def identify(
         Most queries that may be asked; never exceeded.
     time_limit
         Seconds for the whole run; it ends with the best of what is known.
+    surrogate
+        Where nothing is identified, write a copy of the function to --out, with its fidelity.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -56,7 +60,9 @@ def identify(
     input_size
         Number of inputs, where the model does not tell.
     seed
-        Seed of every random choice; the same seed gives the same result.
+        Seed of every random choice but the certificate's; the same seed gives the same network.
+    certificate_seed
+        Seed of the certificate's questions; drawn from the system's entropy when not given, and recorded.
     journal
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
     """
@@ -74,10 +80,12 @@ def identify(
             hidden=widths,
             budget=budget,
             time_limit=time_limit,
+            surrogate=surrogate,
             domain=domain,
             method=method,
             input_size=input_size,
             seed=seed,
+            certificate_seed=certificate_seed,
             progress=progress,
             allow_pickle=allow_pickle,
             journal=journal,

@@ -60,6 +60,11 @@ class Outputs:
 
     def _export(self, found: Identification, out: Path) -> str:
         """What became of the network's own file, in words."""
+        if found.network is None and found.surrogate is not None:
+            from unweave.formats.write import export
+
+            export(found.surrogate, out)
+            return f"wrote {out}, a surrogate that is off by {found.surrogate_error:.1e} (rms), not the network itself"
         if found.network is None:
             return f"nothing was written to {out}: no network was found"
         if found.network.is_open:

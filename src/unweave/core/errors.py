@@ -24,8 +24,16 @@ class OracleError(UnweaveError, RuntimeError):
     """The model itself failed, or answered with something that is not a number."""
 
 
+class NotANumber(OracleError):
+    """The model answered NaN or infinity: it has no value there. Other failures of a model say nothing about it."""
+
+
 class JournalError(UnweaveError, RuntimeError):
     """The journal is in use or cannot be written, or the model no longer answers as it did."""
+
+
+class DeviceError(UnweaveError, RuntimeError):
+    """The accelerator failed, most often for want of memory."""
 
 
 class BudgetSpent(UnweaveError, RuntimeError):

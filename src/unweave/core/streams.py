@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 import numpy as np
 
@@ -12,3 +13,8 @@ def stream(seed: int, *name: str | int) -> np.random.Generator:
     text = "\x1f".join(map(str, name))
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     return np.random.default_rng([seed, int.from_bytes(digest, "little")])
+
+
+def fresh_entropy() -> int:
+    """A seed that nobody could have known before: 48 bits of the system's entropy."""
+    return secrets.randbits(48)

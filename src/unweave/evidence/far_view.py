@@ -14,8 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core.domains import Domain
-from unweave.core.oracle import Oracle
-from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 
 
@@ -49,22 +47,8 @@ class FarView:
     def __init__(self, meter: Meter, scale: float):
         self.meter, self.scale = meter, scale
         self.domain: Domain = ScaledDomain(meter.domain, scale)
-
-    @property
-    def input_size(self) -> int:
-        return self.meter.input_size
-
-    @property
-    def output_size(self) -> int:
-        return self.meter.output_size
-
-    @property
-    def oracle(self) -> Oracle:
-        return self.meter.oracle
-
-    @property
-    def ledger(self) -> Ledger:
-        return self.meter.ledger
+        self.oracle, self.ledger = meter.oracle, meter.ledger
+        self.input_size, self.output_size = meter.input_size, meter.output_size
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

@@ -20,22 +20,21 @@ LEVEL = 1e-4
 
 @dataclass(frozen=True)
 class Gaussianity:
-    """P-values of the three checks; ``passes`` when none is below the level."""
+    """How far the worst direction is from Gaussian, and how likely that is."""
 
     worst_skewness: float
     worst_kurtosis: float
-    p_directions: float
-    p_skewness: float
-    p_kurtosis: float
+    p_values: tuple[float, float, float]
+    """Of single directions, of Mardia's skewness, of Mardia's kurtosis."""
     num_rows: int
 
     @property
     def passes(self) -> bool:
-        return min(self.p_directions, self.p_skewness, self.p_kurtosis) >= LEVEL
+        return min(self.p_values) >= LEVEL
 
     def describe(self) -> str:
         """One line for the verdict."""
-        least = min(self.p_directions, self.p_skewness, self.p_kurtosis)
+        least = min(self.p_values)
         return (
             f"inputs {'pass for' if self.passes else 'are not'} Gaussian (worst skewness {self.worst_skewness:.2f}, "
             f"worst excess kurtosis {self.worst_kurtosis:.2f}, p = {least:.0e} on {self.num_rows:,} rows)"
@@ -75,8 +74,6 @@ def check_gaussian(x: np.ndarray, rng: np.random.Generator) -> Gaussianity | Non
     return Gaussianity(
         float(skewness[np.argmax(np.abs(skewness))]),
         float(kurtosis[np.argmax(np.abs(kurtosis))]),
-        p_directions,
-        p_skewness,
-        p_kurtosis,
+        (p_directions, p_skewness, p_kurtosis),
         n,
     )

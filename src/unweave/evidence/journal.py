@@ -95,6 +95,14 @@ class Journal:
         """Note questions that were paid for beside the stored answers."""
         self._write("insert into extras (purpose, num_queries) values (?, ?)", (purpose, num_queries))
 
+    def keep(self, key: str, value: Any) -> Any:
+        """What an earlier run has noted under ``key``, or ``value``, which is noted now."""
+        row = self._database.execute("select value from facts where key = ?", (key,)).fetchone()
+        if row is not None:
+            return json.loads(row[0])
+        self._write("insert into facts values (?, ?)", (key, json.dumps(value)))
+        return value
+
     def kept(self) -> str:
         """What a stopped run leaves behind, and how to go on."""
         return f"{len(self):,} answers are kept in {self.path}: run the same again to resume"

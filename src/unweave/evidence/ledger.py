@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from unweave.core.errors import BudgetSpent, InputError
+
+
+def check_budget(budget: int | None) -> None:
+    """Refuse what is no number of queries."""
+    if budget is None:
+        return
+    if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
+        raise InputError(
+            f"budget={budget}: the budget must be a whole number, at least 1, or None for no limit"
+        )
 
 
 @dataclass
@@ -25,8 +37,7 @@ class Ledger:
     """Queries a run that was never interrupted would not have asked: spot checks, openings of earlier runs."""
 
     def __post_init__(self):
-        if self.budget is not None and self.budget < 1:
-            raise InputError(f"budget={self.budget}: the budget must be at least 1, or None for no limit")
+        check_budget(self.budget)
 
     @property
     def total(self) -> int:

@@ -17,7 +17,15 @@ import numpy as np
 
 from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
-from unweave.core.errors import InputError, JournalError, OracleError, OutsideDomain, TimeSpent, UnweaveError
+from unweave.core.errors import (
+    InputError,
+    JournalError,
+    NotANumber,
+    OracleError,
+    OutsideDomain,
+    TimeSpent,
+    UnweaveError,
+)
 from unweave.core.oracle import AnswersInPieces, Oracle, as_real
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
@@ -47,6 +55,7 @@ class Meter:
         deadline: Deadline | None = None,
     ):
         self.oracle = oracle
+        self.input_size, self.output_size = oracle.input_size, oracle.output_size
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
         self.deadline = Deadline() if deadline is None else deadline
@@ -66,14 +75,6 @@ class Meter:
         self._seam_checked = False
         if journal is not None:
             self.ledger.waiting = len(journal) + journal.num_extras
-
-    @property
-    def input_size(self) -> int:
-        return self.oracle.input_size
-
-    @property
-    def output_size(self) -> int:
-        return self.oracle.output_size
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -259,7 +260,7 @@ class Meter:
                 )
             if not np.all(np.isfinite(piece)):
                 bad = int((~np.isfinite(piece)).any(axis=1).sum())
-                raise OracleError(
+                raise NotANumber(
                     f"{self.oracle.name} answered NaN or infinity to {bad} of {len(piece)} questions; "
                     f"restrict the domain (--radius, smaller than now)"
                 )

@@ -215,7 +215,8 @@ def _collect(chunks: Iterable[Any]) -> ArraySource:
     for chunk in chunks:
         if not isinstance(chunk, tuple | list) or len(chunk) != 2:
             raise InputError("the iterator must yield pairs (x, y) of arrays")
-        pairs.append(_as_pair(*chunk, "a chunk of the iterator"))
+        x, y = chunk
+        pairs.append(_as_pair(x, y, "a chunk of the iterator"))
     if not pairs:
         raise InputError("the iterator yielded no rows")
     if len({(x.shape[1], y.shape[1]) for x, y in pairs}) > 1:

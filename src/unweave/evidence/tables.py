@@ -125,7 +125,7 @@ def pick_pair(names: Sequence[str], target: Target | None, what: str) -> tuple[s
         return "x", "y"
     given = target if isinstance(target, str) else next((n for n in names if n.lower() in _ANSWERS), None)
     others = [name for name in names if name != given]
-    if given not in names or len(others) != 1:
+    if given is None or given not in names or len(others) != 1:
         held = _listed(names) if names else "nothing"
         raise InputError(
             f"{what}: the file must hold arrays x and y; it holds {held}: keep two and name the answers with "

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from unweave.core.errors import OracleError
+from unweave.core.errors import NotANumber
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 
@@ -39,7 +39,7 @@ def observe_growth(
     try:
         with meter.stage("growth"):
             near, middle, far = meter.ask(points.reshape(-1, meter.input_size)).reshape(3, num_rays, -1)
-    except OracleError:
+    except NotANumber:  # overflow far out is a kind of growth; a server that is down is none
         return Growth.OTHER
     size = np.abs(near) + np.abs(middle) + np.abs(far)
     slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise

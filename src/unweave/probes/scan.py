@@ -54,11 +54,14 @@ def fit_run(t: np.ndarray, values: np.ndarray, bars: np.ndarray, first: int, las
     ts, fs, ss = t[inner], values[inner], bars[inner]
     weights = 1 / ss**2
     total = weights.sum()
-    centre = float(weights @ ts / total)
-    value = weights @ fs / total
+    weights = weights / total
+    # differences from one point of the run: sums of the values themselves would round as coarsely as the answers
+    centre = float(ts[0] + weights @ (ts - ts[0]))
+    value = fs[0] + weights @ (fs - fs[0])
     offset = ts - centre
     moment = float(weights @ offset**2)
-    slope = (weights * offset) @ fs / moment
+    slope = (weights * offset) @ (fs - value) / moment
+    moment = moment * total
     misfit = np.max(
         np.abs(values[first : last + 1] - value - np.outer(t[first : last + 1] - centre, slope)), axis=1
     )

@@ -7,18 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unweave.core.errors import InputError
-from unweave.report.canvas import (
-    BLUE,
-    INK,
-    MUTED,
-    ORANGE,
-    TEAL,
-    add_axes,
-    in_house_style,
-    new_figure,
-    positive,
-    set_log_scale,
-)
+from unweave.report import canvas
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +19,7 @@ FAR = 30.0
 """Answers this many times their median would hide the others on a linear axis."""
 
 
-@in_house_style
+@canvas.in_house_style
 def outputs(found: Identification) -> Figure:
     """Answers of the model against outputs of the network, and how large the errors are.
 
@@ -42,14 +31,14 @@ def outputs(found: Identification) -> Figure:
     fresh = {} if found.certificate is None else found.certificate.fresh
     if found.certificate is None or "answers" not in fresh or not len(fresh["answers"]):
         raise InputError("this result keeps no fresh answers: no network was checked on any")
-    figure = new_figure(2.5)
-    left, right = (add_axes(figure, 1, 2, i + 1) for i in range(2))
+    figure = canvas.new_figure(2.5)
+    left, right = (canvas.add_axes(figure, 1, 2, i + 1) for i in range(2))
     answers, recovered = _thin(fresh["answers"]), _thin(fresh["outputs"])
     low, high = float(min(answers.min(), recovered.min())), float(max(answers.max(), recovered.max()))
     room = 0.05 * (high - low) or 1.0
     typical = float(np.median(np.abs(answers)))
-    left.plot([low - room, high + room], [low - room, high + room], color=MUTED, linewidth=0.8)
-    left.plot(answers, recovered, "o", markersize=3.6, markeredgewidth=0, color=BLUE, alpha=0.6)
+    left.plot([low - room, high + room], [low - room, high + room], color=canvas.MUTED, linewidth=0.8)
+    left.plot(answers, recovered, "o", markersize=3.6, markeredgewidth=0, color=canvas.BLUE, alpha=0.6)
     left.set_xlim(low - room, high + room)
     left.set_ylim(low - room, high + room)
     if max(-low, high) > FAR * typical > 0:
@@ -58,7 +47,7 @@ def outputs(found: Identification) -> Figure:
         left.locator_params(nbins=4)
     left.set_xlabel("model's answer")
     left.set_ylabel("network's output")
-    _draw_errors(right, positive(fresh["errors"]), found.certificate.tolerance)
+    _draw_errors(right, canvas.positive(fresh["errors"]), found.certificate.tolerance)
     return figure
 
 
@@ -84,9 +73,11 @@ def _draw_errors(axes, errors: np.ndarray, tolerance: float) -> None:
     ranked = np.sort(errors)
     share = np.arange(1, len(ranked) + 1) / len(ranked)
     inside = ranked <= tolerance
-    axes.step(ranked, 100 * share, where="post", color=TEAL if inside.all() else ORANGE, linewidth=1.8)
-    set_log_scale(axes, "x", np.array([ranked[0], max(ranked[-1], tolerance)]))
-    axes.axvline(tolerance, color=INK, linewidth=1, linestyle=(0, (3, 2)))
+    axes.step(
+        ranked, 100 * share, where="post", color=canvas.TEAL if inside.all() else canvas.ORANGE, linewidth=1.8
+    )
+    canvas.set_log_scale(axes, "x", np.array([ranked[0], max(ranked[-1], tolerance)]))
+    axes.axvline(tolerance, color=canvas.INK, linewidth=1, linestyle=(0, (3, 2)))
     axes.text(tolerance, 4, "allowed ", ha="right", va="bottom", fontsize=9)
     axes.set_ylim(0, 103)
     axes.set_xlabel("relative error")

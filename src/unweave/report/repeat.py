@@ -17,6 +17,7 @@ _DEFAULTS = {
     "input_size": None,
     "noise": None,
     "held_out": None,
+    "certificate_seed": None,
 }
 _BALL = re.compile(r"Ball\(radius=([\d.e+-]+), centre=None\)")
 _BOX = re.compile(r"Box\(low=([\d.e+-]+), high=([\d.e+-]+)\)")

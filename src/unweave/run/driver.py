@@ -27,6 +27,10 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Method, Problem, Traits
 from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
+from unweave.run.surrogate import as_details
+
+USEFUL = 0.3
+"""Relative error on fresh points up to which a network that was not identified is worth keeping as a copy."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,8 @@ class Wishes:
     seed: int
     engine: Executor | str | None
     deadline: Deadline
+    surrogate: Deadline | None = None
+    """Until when a copy may be made where nothing is identified; None: none is wanted."""
 
 
 class Side(Protocol):
@@ -70,6 +76,10 @@ class Side(Protocol):
         """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
         ...
 
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """A copy of the function and its error on fresh evidence, where one can be made."""
+        ...
+
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network as it is returned, its certificate, and details worth keeping."""
         ...
@@ -79,18 +89,20 @@ def drive(side: Side, wishes: Wishes) -> Identification:
     """Every stage in order, one method after the other until one identifies; a spent budget ends it."""
     best: Identification | None = None
     choice: Choice | None = None
+    troubles: list[str] = []
     try:
         reason = side.begin()
         if reason:
             return _nothing(reason, side)
         for choice, ranking in _choices(side, wishes):
-            found, conclusive = _attempt(side, choice, wishes, ranking)
-            best = found if best is None else _better(best, found)
-            suspects = _suspects(side, choice, found)
+            attempt = _attempt(side, choice, wishes, ranking)
+            best = attempt.found if best is None else _better(best, attempt.found)
+            suspects = _suspects(side, choice, attempt.found)
             if suspects is not None:  # its earlier questions are remembered and cost nothing
-                again, conclusive = _attempt(side, choice, wishes, ranking, suspects)
-                best = _better(best, again)
-            if best.identified or conclusive or side.ledger.left == 0:
+                attempt = _attempt(side, choice, wishes, ranking, suspects)
+                best = _better(best, attempt.found)
+            troubles += [attempt.trouble] if attempt.trouble else []
+            if best.identified or attempt.conclusive or side.ledger.left == 0:
                 break
             if wishes.deadline.passed:
                 late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
@@ -100,11 +112,28 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         if best is None:
             method = "" if choice is None else choice.method.name
             why = "" if choice is None else choice.reason
-            return replace(_nothing(str(error), side), method=method, method_reason=why)
-        best = replace(best, warnings=(*best.warnings, str(error)))
+            best = replace(_nothing(str(error), side), method=method, method_reason=why)
+        else:
+            best = replace(best, warnings=(*best.warnings, str(error)))
     if best is None:
-        return _nothing("no method serves this model yet; name one with method=", side)
-    return replace(best, ledger=side.ledger)
+        best = _nothing("no method serves this model yet; name one with method=", side)
+    if wishes.surrogate is not None and best.surrogate is None:
+        copy = side.distil(wishes.surrogate)
+        if copy is not None:
+            best = replace(best, details={**best.details, "surrogate": as_details(*copy)})
+    untold = tuple(trouble for trouble in troubles if trouble not in best.reason)
+    return replace(best, ledger=side.ledger, warnings=(*best.warnings, *untold))
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What came of one method."""
+
+    found: Identification
+    conclusive: bool = False
+    """Whether its reason rules out every other method."""
+    trouble: str = ""
+    """How it broke off, if it did."""
 
 
 def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
@@ -121,8 +150,8 @@ def _attempt(
     wishes: Wishes,
     ranking: dict[str, float],
     suspects: np.ndarray | None = None,
-) -> tuple[Identification, bool]:
-    """What one method finds and what may be claimed of it; also whether its reason rules out every other method."""
+) -> _Attempt:
+    """What one method finds, and what may be claimed of it."""
     precision = side.precision
     assert precision is not None
     problem = Problem(
@@ -154,13 +183,14 @@ def _attempt(
             details=finding.details,
         )
         if finding.network is None:
-            return base, finding.conclusive
+            return _Attempt(base, finding.conclusive)
         network, certificate, details = side.certify(finding, precision)
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:
+        trouble = _failure(choice.method, error)
         details = {**base.details, "traceback": traceback.format_exc()}
-        return replace(base, reason=_failure(choice.method, error), details=details), False
+        return _Attempt(replace(base, reason=trouble, details=details), trouble=trouble)
     outcome, reason = judge(
         network, certificate, side.kind, reason=finding.reason, undetermined=finding.undetermined
     )
@@ -172,9 +202,9 @@ def _attempt(
         certificate=certificate,
         undetermined=(*finding.undetermined, *certificate.undetermined),
         warnings=(*base.warnings, *_differences(network, outcome, wishes)),
-        details={**base.details, **details},
+        details={**base.details, **details, **_kept_copy(network, certificate, outcome)},
     )
-    return found, False
+    return _Attempt(found)
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:
@@ -184,6 +214,14 @@ def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray |
         return None
     places = certificate.fresh.get("suspects")
     return None if places is None or not certificate.points_agree else side.nearby(places)
+
+
+def _kept_copy(network: Network, certificate: Certificate, outcome: Outcome) -> dict[str, Any]:
+    """A network that is not identified but predicts is kept as a copy of the function."""
+    useful = certificate.num_points and certificate.rms_relative_error < USEFUL
+    if outcome is not Outcome.NOT_IDENTIFIED or network.is_open or not useful:
+        return {}
+    return {"surrogate": as_details(network, certificate.rms_relative_error)}
 
 
 def _failure(method: Method, error: Exception) -> str:

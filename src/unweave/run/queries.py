@@ -14,6 +14,10 @@ from unweave.certificates.answers import check_answers
 from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.queries import active_points, certify
+from unweave.certificates.rounding import check_rounding
+from unweave.core.deadline import Deadline
+from unweave.core.domains import LARGEST
+from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
@@ -24,11 +28,13 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
 @dataclass
@@ -37,6 +43,8 @@ class Asking:
 
     meter: Meter
     seed: int
+    entropy: int
+    """Where the questions of certificates begin; the model cannot know it."""
     precision: Precision | None = None
     kind: Evidence = Evidence.QUERIES
     _growth: Growth = Growth.UNSEEN
@@ -54,11 +62,17 @@ class Asking:
         """Measure precision and growth; the reason why no method need be tried, or nothing."""
         meter = self.meter
         meter.charge_probes(num_probes(meter.oracle))
-        self.precision = measure_precision(meter, self._rng("precision"))
+        with np.errstate(
+            over="ignore", under="ignore", invalid="ignore"
+        ):  # answers of any size, looked at below
+            self.precision = measure_precision(meter, self._rng("precision"))
+        unusual = self._unusual_size()
+        if unusual:
+            return unusual
         meter.check_replayed(self.precision.noise, self.precision.scale)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        return CONSTANT if constant or self._is_flat() else ""
+        return CONSTANT if constant else FLAT if self._is_flat() else ""
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """Look at what the choice of a method depends on, asking no more than it needs."""
@@ -91,6 +105,14 @@ class Asking:
         aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
         return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
 
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """A student of answers from the domain, judged on fresh ones."""
+        self.meter.deadline = deadline
+        try:
+            return distil(self.meter, self._rng("surrogate"), deadline)
+        except BudgetSpent:
+            return None
+
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
         network = finding.network
@@ -105,13 +127,30 @@ class Asking:
         if finding.error_bars is not None and not network.is_open:
             every = check_answers(network, *self.meter.answers(), finding.error_bars)
             certificate = replace(certificate, checks=(*certificate.checks, every))
+        if certificate.agrees and precision.kind == "rounded" and not _decides(network):
+            network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
         return network, certificate, {}
+
+    def _keep_to_rounding(
+        self, network: Network, certificate: Certificate, finding: Finding, precision: Precision
+    ) -> tuple[Network, Certificate]:
+        """Every rounded answer in its interval, after one refit to all of them where it is not."""
+        for attempt in range(2):
+            checks = check_rounding(network, self.meter.transcript(), self.meter.answers(), precision)
+            if checks[0].passed or attempt:
+                certificate = replace(certificate, checks=(*certificate.checks, *checks))
+                break
+            network = self._spread_out(network, precision)
+            certificate = self._certify(network, finding)
+            if not certificate.agrees:
+                break
+        return network, certificate
 
     def _certify(self, network: Network, finding: Finding) -> Certificate:
         """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
         assert self.precision is not None
         self._num_certificates += 1
-        rng = self._rng("certificate", self._num_certificates)
+        rng = stream(self.entropy, "certificate", self._num_certificates)
         return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
@@ -143,6 +182,13 @@ class Asking:
         x, y = self.meter.transcript()
         return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=max_steps)
 
+    def _unusual_size(self) -> str:
+        """Why answers are too large or too small to be squared, if they are."""
+        size = float(np.max(np.abs(self.meter.transcript()[1]), initial=0.0))
+        if size == 0 or 1 / LARGEST <= size <= LARGEST:
+            return ""
+        return f"the answers are of size {size:.0e}, beyond what can be squared: let the model answer in another unit"
+
     def _two_valued(self) -> bool:
         """Whether exactly two different answers were seen so far: a decision, not a number."""
         return self.meter.output_size == 1 and len(np.unique(self.meter.transcript()[1])) == 2
@@ -163,6 +209,11 @@ class Asking:
 
     def _rng(self, *purpose: str | int) -> np.random.Generator:
         return stream(self.seed, "run", *purpose)
+
+
+def _decides(network: Network) -> bool:
+    """Whether its answers are decisions, which are whole numbers for another reason than rounding."""
+    return network.is_open or "step" in network.activations
 
 
 def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:

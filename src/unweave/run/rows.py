@@ -17,6 +17,7 @@ from unweave.certificates.base import FreshRows
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.certificates.rows import certify_on_rows
+from unweave.core.deadline import Deadline
 from unweave.core.errors import InputError
 from unweave.core.network import UNKNOWN, Network
 from unweave.core.streams import stream
@@ -117,6 +118,10 @@ class Recorded:
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Nothing can be asked."""
         return x[:0]
+
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """None: rows have no fresh questions; what a method proposed is kept anyway."""
+        return None
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network in the original inputs, its certificate on the held-out rows, and its standard errors."""

@@ -17,9 +17,10 @@ from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
 from unweave.core.oracle import Oracle
-from unweave.core.streams import stream
+from unweave.core.streams import fresh_entropy, stream
 from unweave.evidence.journal import open_journal, run_facts
 from unweave.evidence.kinds import Evidence
+from unweave.evidence.ledger import check_budget
 from unweave.evidence.meter import Meter, Progress
 from unweave.evidence.rows import split_rows
 from unweave.evidence.sources import open_source
@@ -32,6 +33,9 @@ from unweave.run.driver import Wishes, drive
 from unweave.run.queries import Asking
 from unweave.run.rows import Recorded
 
+COPYING = 0.4
+"""Share of a time limit that is kept for a surrogate where one is wanted."""
+
 
 def identify(
     model: Any,
@@ -40,10 +44,12 @@ def identify(
     hidden: Sequence[int] | None = None,
     budget: int | None = None,
     time_limit: float | None = None,
+    surrogate: bool = False,
     domain: Domain | None = None,
     method: str | Method = "auto",
     input_size: int | None = None,
     seed: int = 0,
+    certificate_seed: int | None = None,
     engine: Executor | str | None = None,
     progress: Progress | None = None,
     throw: bool = False,
@@ -66,6 +72,9 @@ def identify(
     time_limit
         Seconds for the whole run, which then ends with the best of what is known; without it every method keeps to a
         limit of its own, some minutes.
+    surrogate
+        Where nothing is identified, spend some more queries and seconds on a copy of the function:
+        ``found.surrogate``, with its error on fresh queries.
     domain
         Where questions may be asked: ``Ball``, ``Box``, ``Normal``; everywhere if not given.
     method
@@ -73,7 +82,10 @@ def identify(
     input_size
         Number of inputs, for models that do not tell.
     seed
-        Same seed, same questions, same result.
+        Same seed, same questions, same network; all but the questions of the certificate.
+    certificate_seed
+        Where the questions of the certificate begin. Drawn from the system's entropy if not given, so that no model
+        can know them before, and recorded in the result.
     engine
         Where independent fits may run.
     progress
@@ -88,16 +100,25 @@ def identify(
     """
     began = time.monotonic()
     wishes = _check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine, time_limit)
+    if surrogate:
+        spare = None if time_limit is None else Deadline(time_limit)
+        early = wishes.deadline if time_limit is None else Deadline((1 - COPYING) * time_limit)
+        wishes = replace(wishes, deadline=early, surrogate=Deadline() if spare is None else spare)
+    check_budget(budget)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}
     with open_journal(journal, run_facts(oracle, domain, seed, asked)) as book, one_thread():
         meter = Meter(
             oracle, domain=domain, budget=budget, progress=progress, journal=book, deadline=wishes.deadline
         )
-        found = drive(Asking(meter, seed), wishes)
+        entropy = fresh_entropy() if certificate_seed is None else int(certificate_seed)
+        if book is not None and certificate_seed is None:
+            entropy = int(book.keep("certificate_seed", entropy))
+        found = drive(Asking(meter, seed, entropy), wishes)
     asked |= {
         "model": _repeatable_name(model, oracle),
         "budget": budget,
+        "certificate_seed": entropy,
         "domain": None if domain is None else repr(domain),
         "input_size": input_size,
     }

@@ -2,20 +2,18 @@
 
 Answers asked far out carry, besides their noise, the rounding of the input: ``eps |x| |grad f(x)|``. With rows
 divided by that accuracy one Gauss-Newton step reaches the statistically best parameters from any exact start, and
-the triangular factor gives their standard errors. Cholesky on the normal equations is twice as fast as QR, and
-Gauss-Newton steps repair what it rounds; where it would keep fewer than three digits, QR takes over.
+the triangular factor gives their standard errors (``information``).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.solve.information import Information, from_triangle, gauge_rows, unit_errors
 from unweave.solve.layout import Layout
 
 EPS = float(np.finfo(float).eps)
@@ -24,54 +22,23 @@ MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
 REACHES = (1e3, 1e5, 1e6)
 """A correction of relative size 1/reach may carry answers beyond |x| |w| = reach across a hyperplane: they are taken
 in step by step, the farther the more exact the network already is."""
-WELL_CONDITIONED = 5e-7
-"""Least diagonal of the triangular factor, with columns of length one, for which normal equations serve."""
-SINGULAR = 1e11
-"""Parameters whose error is amplified by more than this are not determined."""
 
 
 @dataclass(frozen=True)
 class WeightedSystem:
-    """The weighted Jacobian of a network as ``Q R diag(scales)``, with ``Q' r`` and the level of r."""
+    """What weighted answers determine, and the level of their residual."""
 
-    factor: np.ndarray
-    projected: np.ndarray
-    scales: np.ndarray
+    information: Information
     level: float
     """Root mean square of the weighted residual, 1 when it is what the accuracy explains."""
 
-    @cached_property
-    def amplification(self) -> np.ndarray:
-        """Error of each scaled parameter when every weighted answer has error one; infinite if undetermined."""
-        lengths = np.full(len(self.scales), np.inf)
-        if np.min(np.abs(np.diag(self.factor)), initial=np.inf) > 1e-13:
-            (invert,) = scipy.linalg.get_lapack_funcs(("trtri",), (self.factor,))
-            inverse, _ = invert(self.factor)
-            lengths = np.linalg.norm(inverse, axis=1)
-        return np.where((self.scales == 0) | (lengths > SINGULAR), np.inf, lengths)
-
-    @property
-    def condition(self) -> float:
-        """An upper estimate of the condition number of the scaled Jacobian."""
-        return float(np.linalg.norm(self.factor) * np.max(self.amplification, initial=0.0))
-
-    def correction(self) -> np.ndarray:
-        """What Gauss-Newton subtracts from the parameters."""
-        return scipy.linalg.solve_triangular(self.factor, self.projected, check_finite=False) / self.scales
-
     def standard_errors(self) -> np.ndarray:
         """One per parameter in ``Network.flat``'s order."""
-        return max(self.level, 1.0) * self.amplification / np.where(self.scales == 0, 1.0, self.scales)
+        return max(self.level, 1.0) * self.information.deviations
 
     def unit_errors(self, network: Network) -> np.ndarray:
-        """Largest standard error among each unit's incoming parameters, relative to the largest of those."""
-        errors, units, start = self.standard_errors(), [], 0
-        for w, b in zip(network.weights, network.biases, strict=True):
-            block = errors[start : start + w.size + b.size].reshape(len(w), -1)
-            largest = np.max(np.abs(np.hstack([w, b[:, None]])), axis=1)
-            units.append(np.max(block, axis=1) / np.maximum(largest, 1e-300))
-            start += block.size
-        return np.concatenate(units)
+        """The largest of each unit's, relative to its largest parameter."""
+        return unit_errors(network, self.standard_errors())
 
 
 def weighted_system(
@@ -93,34 +60,15 @@ def weighted_system(
     x, y = _near(network, x, y, reach)
     if y.size < count:
         return None
-    outputs, jacobian = Layout.of(network).linearise(network.flat(), x)
+    layout, theta = Layout.of(network), network.flat()
+    outputs, jacobian = layout.linearise(theta, x)
     accuracy = answer_accuracy(network, x, noise, unit).ravel()
     residual = (outputs - y).ravel() / accuracy
     jacobian /= accuracy[:, None]
-    gauge = _gauge_rows(network) * np.linalg.norm(jacobian, axis=0)
+    gauge = gauge_rows(layout, theta).toarray() * np.linalg.norm(jacobian, axis=0)
     jacobian, residual = np.concatenate([jacobian, gauge]), np.concatenate([residual, np.zeros(len(gauge))])
-    scales = np.linalg.norm(jacobian, axis=0)
-    jacobian /= np.where(scales == 0, 1.0, scales)
     level = float(np.sqrt(residual @ residual / max(len(residual) - count, 1)))
-    return WeightedSystem(*_triangle(jacobian, residual), scales, level)
-
-
-def _triangle(jacobian: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """``R`` and ``Q' r`` of the Jacobian, by Cholesky where that is accurate enough, else by QR."""
-    gram = jacobian.T @ jacobian
-    try:
-        factor = scipy.linalg.cholesky(gram, overwrite_a=True, check_finite=False)
-        if np.min(np.diag(factor), initial=1.0) > WELL_CONDITIONED:
-            projected = scipy.linalg.solve_triangular(
-                factor, jacobian.T @ residual, trans=1, check_finite=False
-            )
-            return factor, projected
-    except np.linalg.LinAlgError:
-        pass
-    both = np.hstack([jacobian, residual[:, None]])
-    triangle = np.asarray(scipy.linalg.qr(both, mode="r", overwrite_a=True, check_finite=False)[0])
-    count = jacobian.shape[1]
-    return triangle[:count, :count], triangle[:count, count]
+    return WeightedSystem(from_triangle(jacobian, residual), level)
 
 
 def weighted_polish(
@@ -136,10 +84,10 @@ def weighted_polish(
     for reach in REACHES:
         for _ in range(max_steps):
             system = weighted_system(network, x, y, noise, unit=unit, reach=reach)
-            if system is None or system.level <= 1.0 or not np.all(np.isfinite(system.amplification)):
+            if system is None or system.level <= 1.0 or not system.information.is_regular:
                 break
             near_x, near_y = _near(network, x, y, reach)
-            trial = network.with_flat(network.flat() - system.correction())
+            trial = network.with_flat(network.flat() - system.information.step)
             before = _misfit(network, near_x, near_y, noise, unit)
             gain = _misfit(trial, near_x, near_y, noise, unit) / before
             if not gain < 1:
@@ -158,20 +106,6 @@ def answer_accuracy(network: Network, x: np.ndarray, noise: float, unit: float =
     """How exact each answer can be, (n, outputs): its noise, its own rounding and that of its input."""
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
     return np.hypot(max(noise, 1e-300), unit * (leverage if unit == EPS else leverage + np.abs(network(x))))
-
-
-def _gauge_rows(network: Network) -> np.ndarray:
-    """Rows that hold the length of each homogeneous unit's row: its scale is a symmetry and cannot be determined."""
-    rows, start = [], 0
-    for layer, w in enumerate(network.weights):
-        for unit in range(len(w)):
-            if layer < network.num_layers - 1 and act.get(network.activations[layer]).degree is not None:
-                row = np.zeros(network.num_parameters)
-                incoming = np.append(w[unit], network.biases[layer][unit])
-                row[start : start + len(incoming)] = incoming / max(float(np.linalg.norm(incoming)), 1e-300)
-                rows.append(row)
-            start += w.shape[1] + 1
-    return np.array(rows).reshape(len(rows), network.num_parameters)
 
 
 def _near(network: Network, x: np.ndarray, y: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:

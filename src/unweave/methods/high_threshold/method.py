@@ -12,7 +12,6 @@ The network found is open: its first layer is known, the rest is not.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class HighThreshold:
     def name(self) -> str:
         return "high-threshold"
 
-    serves: ClassVar[Serves] = Serves(Evidence.ROWS, UNITS, gaussian=True)
+    serves = Serves(Evidence.ROWS, UNITS, gaussian=True)
 
     def suits(self, traits: Traits) -> str | None:
         """Decisions only: of other first layers the whole network may be found."""

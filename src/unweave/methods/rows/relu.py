@@ -41,15 +41,14 @@ from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
 from unweave.solve.polish import polish
 from unweave.solve.streamed import fit_streamed
+from unweave.students.narrow import narrow_down
 from unweave.students.prune import prune
 from unweave.students.standard import Standard
-from unweave.students.student import narrow_down
 
 SAFETY = 6.0
 ROUNDING = 4 * 2.0**-52
 MOST_ENTRIES = 20_000_000
 """Entries of the largest Jacobian held in memory."""
-DOUBTFUL = "doubt"
 MOST_DOUBTS = 3
 """Noise levels that were not confirmed after which the search ends."""
 NUM_OPINIONS = 4
@@ -89,9 +88,9 @@ class ReluSamples:
             samples.report("least width")
             if found.noise == 0:
                 finding = self._finish_exactly(rows, found, problem, search)
+                settled = finding.network is not None
             else:
-                finding = self._finish_noisy(rows, found, problem, search, samples)
-            settled = finding.network is not None and DOUBTFUL not in finding.details
+                finding, settled = self._finish_noisy(rows, found, problem, search, samples)
             best = finding if best is None or settled else best
             num_doubts += not settled
             if settled or num_doubts == MOST_DOUBTS:
@@ -126,7 +125,8 @@ class ReluSamples:
 
     def _finish_noisy(
         self, rows: _Rows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples
-    ) -> Finding:
+    ) -> tuple[Finding, bool]:
+        """The network at the noise that independent fits find, and whether nothing speaks against it."""
         opinions, confirmed = self._collect_opinions(rows, found, problem, search, samples)
         best = min(opinions, key=lambda o: o.misfit)
         samples.report("fit of all rows")
@@ -142,11 +142,10 @@ class ReluSamples:
         elif not looks_white(network, rows.x, rows.y, noise, problem.rng("residuals")):
             doubt = "the residuals still depend on x: units are missing, or the activation is another one"
         if doubt:
-            details[DOUBTFUL] = doubt
             finding = replace(
                 finding, reason=doubt, undetermined=(*finding.undetermined, "units: their number")
             )
-        return replace(finding, network=network, noise=noise, details=details)
+        return replace(finding, network=network, noise=noise, details=details), not doubt
 
     def _collect_opinions(
         self, rows: _Rows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples
@@ -226,7 +225,7 @@ class _Rows:
         start = fit_layout(found.layout, found.fit.parameters, u, v, settings=settings)
         return prune(
             found.layout, start, u, v, accept=1.03 * found.noise, settings=settings, noisy=True,
-            affordable=1.5 * found.noise, deadline=deadline,
+            affordable=1.5 * found.noise,
         )  # fmt: skip
 
     def flat(self) -> Finding:

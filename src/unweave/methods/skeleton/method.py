@@ -9,7 +9,7 @@ and a domain that reaches far.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
 import numpy as np
@@ -26,7 +26,8 @@ from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
 from unweave.probes.growth import Growth
-from unweave.solve.weighted import weighted_polish
+from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.weighted import answer_accuracy
 
 FAR = 1e8
 """The scale from which the skeleton is seen where the domain allows it."""
@@ -38,10 +39,15 @@ RADIUS = 1e6
 """How far out windows are asked."""
 SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
-EXPLAINED = 1e5
+EXPLAINED = 1e8
 """... and above so many a unit is missing."""
 MOST_PARAMETERS = 3500
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
+OUTLIER = 1e3
+"""Answers that miss by so many times the median miss say nothing about small corrections."""
+NUM_ATTEMPTS, NUM_FRESH = 3, 2500
+"""Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
+thousand."""
 NUM_QUIET = 3
 """Units that hardly show far out, looked for one after the other."""
 
@@ -59,31 +65,45 @@ class Skeleton:
         return f"{traits.growth} and are exact" if fits and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
-        """Find the skeleton, read its windows, settle what they leave open."""
-        view = FarView(meter, FAR)
-        finding = self._skeleton(view, problem)
-        far = finding.network
-        if far is None or far.is_open:
-            return Finding(None, reason=f"no far skeleton: {finding.reason}")
-        skeleton = Network(far.weights, [FAR * b for b in far.biases], far.activations)
-        rng = problem.rng(61)
+        """Find the skeleton, read its windows, settle what they leave open; look closer where that is not all."""
+        finding = Finding(None, reason="no far skeleton was found")
+        for attempt in range(NUM_ATTEMPTS):
+            found = self._attempt(meter, problem, attempt)
+            finding = found if finding.network is None or found.network is not None else finding
+            if finding.conclusive or finding.details.get("level", np.inf) <= EXPLAINED:
+                break
+        return finding
+
+    def _attempt(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
+        far = self._skeleton(FarView(meter, FAR), problem, attempt)
+        if far.network is None or far.network.is_open:
+            return Finding(None, reason=f"no far skeleton: {far.reason}")
+        if far.undetermined and attempt == 0:  # a unit that is rarely on, or rarely off
+            return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
+        skeleton = Network(
+            far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
+        )
+        rng = problem.rng("windows")
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)
         if found.network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        network, level = self._settle(meter, problem, found.network, rng)
+        network, level = self._settle(meter, problem, found.network, attempt, rng)
         missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
-    def _skeleton(self, view: FarView, problem: Problem) -> Finding:
+    def _skeleton(self, view: FarView, problem: Problem, attempt: int) -> Finding:
+        """The relu network that the model is far out; a later attempt tries it on more points and on other lines."""
         meter = cast(Meter, view)
+        problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
         finding = ReluLines(window=WINDOW).recover(meter, problem)
         if finding.network is None:
-            finding = ReluLayers(window=WINDOW).recover(meter, problem)
+            num_fresh = NUM_FRESH if attempt else 0
+            finding = ReluLayers(window=WINDOW, num_fresh=num_fresh).recover(meter, problem)
         return finding
 
     def _settle(
-        self, meter: Meter, problem: Problem, network: Network, rng: np.random.Generator
+        self, meter: Meter, problem: Problem, network: Network, attempt: int, rng: np.random.Generator
     ) -> tuple[Network, float]:
         """Lengths and biases first; every parameter, and units not seen so far, where that does not explain all."""
         precision = problem.precision
@@ -91,13 +111,13 @@ class Skeleton:
             near = near_points(40, meter.input_size, rng)
             x = np.concatenate([window_points(network, 5, (3.0, 3e3), rng), near])
             y = meter.ask(x)
-        for attempt in range(NUM_QUIET + 1):
+        for number in range(NUM_QUIET + 1):
             settled = settle(network, x, y, precision.noise, precision.unit)
             network, level = settled.network, settled.level
-            if level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
+            if EXPLAINED > level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
                 network = self._polish(meter, network, x, y, problem, rng)
                 level = misfit_level(network, x, y, precision.noise, precision.unit)
-            if level <= EXPLAINED or attempt == NUM_QUIET:
+            if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
                 break
             grown = add_quiet_unit(meter, network, rng)
             if grown is None:
@@ -113,8 +133,11 @@ class Skeleton:
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
-        precision = problem.precision
-        return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=3)
+        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        # far out the window of a unit is too narrow for a correction to be small in it
+        misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
+        sound = misses <= OUTLIER * np.median(misses)
+        return polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4).network
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -6,6 +6,8 @@ unit is missing, what is left is linear in the features below wherever it is act
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from unweave.methods.relu.deep.known import Known
@@ -52,10 +54,69 @@ def entries_from_answers(pool: Pool, below: Known, rows: np.ndarray, seen: np.nd
                 found = (unit, entry, np.median(values[same]))
                 break
         if found is None:
-            break
+            group = _fit_group(rows, seen, top, h, y, weight, size, dark)
+            if group is None:
+                break
+            rows, seen = group
+            continue
         unit, entry, value = found
         rows[unit, entry], seen[unit, entry] = value, True
     return rows, seen
+
+
+def _fit_group(rows, seen, top, h, y, weight, size, dark, most: int = 3, max_rows: int = 1500):
+    """Entries that only show together: Gauss-Newton from several starts on the answers that involve exactly these."""
+    pairs = np.argwhere(~seen[:, :-1])
+    involved = dark[:, pairs[:, 0], pairs[:, 1]]
+    patterns, counts = np.unique(involved, axis=0, return_counts=True)
+    usable = [
+        (p.sum(), -c, i)
+        for i, (p, c) in enumerate(zip(patterns, counts, strict=True))
+        if 0 < p.sum() <= most and c >= 6
+    ]
+    if not usable:
+        return None
+    pattern = patterns[min(usable)[2]]
+    mine = np.flatnonzero(np.all(involved == pattern, axis=1))[:max_rows]
+    pairs = pairs[pattern]
+    units, entries = pairs.T
+    z = h[mine] @ rows[:, :-1].T + rows[:, -1]
+    w = weight[mine, None]
+    reach, best = float(np.max(np.abs(rows[:, :-1]))), None
+    for start in product((-5.0, -0.3, 0.3, 5.0), repeat=len(pairs)):
+        values = reach * np.array(start)
+        left, arguments = _left(values, units, entries, z, h[mine], y[mine], top, w)
+        cost = np.sum(left**2)
+        for _ in range(20):
+            on = arguments[:, units] > 0
+            jac = np.einsum("ng,ng,gk->nkg", on * 1.0, h[mine][:, entries], top[units]) * w[:, :, None]
+            step = np.linalg.lstsq(jac.reshape(-1, len(pairs)), left.ravel(), rcond=1e-9)[0]
+            for shrink in (1.0, 0.3, 0.1):
+                trial = values + shrink * step
+                now, there = _left(trial, units, entries, z, h[mine], y[mine], top, w)
+                if np.sum(now**2) < cost * (1 - 1e-9):
+                    break
+            else:
+                break
+            values, left, arguments, cost = trial, now, there, np.sum(now**2)
+        wrong = float(np.mean(np.max(np.abs(left), axis=1) > 1e-7 * size))
+        if best is None or wrong < best[0]:
+            best = (wrong, values, arguments)
+    assert best is not None
+    if best[0] > 0.02:
+        return None
+    rows, seen = rows.copy(), seen.copy()
+    rows[units, entries] = best[1]
+    seen[units, entries] = True
+    return rows, seen
+
+
+def _left(values, units, entries, z, h, y, top, weight):
+    """What the answers leave when the unknown entries have these values, and the arguments then."""
+    arguments = z.copy()
+    np.add.at(arguments.T, units, values[:, None] * h[:, entries].T)
+    outputs = np.maximum(arguments, 0) @ top[:-1] + top[-1]
+    return (y - outputs) * weight, arguments
 
 
 def close_unseen(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, join_lines
@@ -42,6 +43,7 @@ class Pool:
         self.cell_x, self.cell_gradient, self.cell_error = np.zeros((0, d)), np.zeros((0, k, d)), np.zeros(0)
         self._cells: dict[tuple[int, int], int] = {}
         self._borders: list[np.ndarray] = []
+        self._border_kinks: list[np.ndarray] = []
         self._flat: list[np.ndarray] = []
         self._num_indexed = 0
 
@@ -66,6 +68,10 @@ class Pool:
             found = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
         else:
             found = scan_lines(self.inquiry, lines, known)
+        return self.take_scans(lines, found, random=random)
+
+    def take_scans(self, lines: Lines, found: list[Kinks], *, random: bool = True) -> np.ndarray:
+        """Add lines that have been scanned; the numbers of the new kinks."""
         base, before = len(self.scans), len(self.t)
         self.lines = lines if self.lines is None else join_lines(self.lines, lines)
         self.scans += found
@@ -76,15 +82,17 @@ class Pool:
 
     def _add_kinks(self, line: int, scan: Kinks) -> None:
         assert self.lines is not None
-        borders = np.sort(np.concatenate([scan.positions, scan.unresolved]))
+        places = np.concatenate([scan.positions, scan.unresolved])
+        order = np.argsort(places, kind="stable")
+        borders = places[order]
+        numbers = np.append(len(self.t) + np.arange(len(scan.positions)), np.full(len(scan.unresolved), -1))
         self._borders.append(borders)
+        self._border_kinks.append(numbers[order])
         self._flat.append(_flat_pieces(scan, borders))
         m, d, k = len(scan.positions), self.input_size, self.inquiry.output_size
         x = self.lines.points(np.full(m, line), scan.positions)
         jump = np.max(np.abs(scan.jumps), axis=1, initial=0.0)
-        bars = self.inquiry.bars(x, np.zeros((m, 1))) + self.inquiry.relative * np.max(
-            np.abs(scan.answers), initial=0.0
-        ) * 0
+        bars = self.inquiry.bars(x, np.zeros((m, 1)))
         self.line, self.t = np.append(self.line, np.full(m, line)), np.append(self.t, scan.positions)
         self.x = np.vstack([self.x, x])
         self.place_error = np.append(self.place_error, 4 * bars / np.maximum(jump, 1e-300))
@@ -95,6 +103,22 @@ class Pool:
         self.output, self.size = np.vstack([self.output, np.zeros((m, k))]), np.append(self.size, np.zeros(m))
         self.foreign = np.append(self.foreign, np.zeros(m, dtype=bool))
         self.kink_cells = np.vstack([self.kink_cells, np.full((m, 2), -1)])
+
+    def take_pieces(self, numbers: np.ndarray, pieces: Pieces) -> None:
+        """Add the gradients that ``measure_planes`` has asked for beside the numbered kinks, all kinks of their lines."""
+        begin, place = len(self.cell_x), 0
+        for m in numbers:
+            piece = int(np.searchsorted(self._borders[self.line[m]], self.t[m]))
+            for side in (0, 1):
+                key = (int(self.line[m]), piece + side)
+                if key not in self._cells:
+                    self._cells[key] = begin + place
+                    place += 1
+                self.kink_cells[m, side] = self._cells[key]
+        self.cell_x = np.vstack([self.cell_x, pieces.centres])
+        self.cell_gradient = np.concatenate([self.cell_gradient, pieces.gradients])
+        self.cell_error = np.append(self.cell_error, np.where(pieces.valid, pieces.errors, np.inf))
+        self._read_normals(numbers)
 
     def is_flat(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Whether the function is constant around parameters ``t`` of lines, between the borders beside them."""
@@ -109,6 +133,16 @@ class Pool:
             found |= (self._border_line[side] == line) & (np.abs(self._border_t[side] - t) <= tolerance)
         return found
 
+    def kinks_at(self, line: np.ndarray, t: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+        """The kinks within the tolerance of the places, each once."""
+        place = self._index(line, t)
+        found = []
+        for side in (place, np.minimum(place + 1, len(self._border_line) - 1)):
+            near = (self._border_line[side] == line) & (np.abs(self._border_t[side] - t) <= tolerance)
+            found.append(self._border_number[side[near]])
+        numbers = np.unique(np.concatenate(found))
+        return numbers[numbers >= 0]
+
     def _index(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The last border at or before each place; every line begins with one at minus infinity."""
         assert self.lines is not None
@@ -116,6 +150,7 @@ class Pool:
             self._border_line = np.repeat(np.arange(len(self.scans)), [len(b) + 1 for b in self._borders])
             self._border_t = np.concatenate([np.append(-np.inf, b) for b in self._borders])
             self._after_flat = np.concatenate(self._flat)
+            self._border_number = np.concatenate([np.append(-1, b) for b in self._border_kinks])
             self._border_key = self._key(self._border_line, self._border_t)
             self._num_indexed = len(self.scans)
         return np.searchsorted(self._border_key, self._key(line, t), side="right") - 1
@@ -182,12 +217,13 @@ class Pool:
             values[ask] = self.inquiry.ask(centres[ask])[0]
         clear = known.clearance(centres) if known.depth else np.full(num, np.inf)
         reach = np.linalg.norm(centres, axis=1) + 1e-3
-        steps = np.minimum(np.minimum(room / 3, clear / 3), reach)
         _, jac = known.jacobian(centres)
         _, s, vt = np.linalg.svd(jac, full_matrices=False)
         rank = np.sum(s > RANK * np.maximum(s[:, :1], 1e-300), axis=1) if known.depth else np.full(num, d)
         if known.depth == 0:
             vt = np.broadcast_to(np.eye(d), (num, d, d))
+        # the more directions are tried, the sooner one of them meets a border that is not known
+        steps = np.minimum(np.minimum(room / np.maximum(1 + rank / 4, 3), clear / 3), reach)
         gradients, errors = np.zeros((num, k, d)), np.full(num, np.inf)
         pending = np.arange(num)
         for _ in range(3):
@@ -199,7 +235,7 @@ class Pool:
             pending = pending[~passed]
             steps[pending] /= 8
         if len(pending) and known.depth:  # something below is missing: every direction counts
-            rank[pending], steps[pending] = d, np.minimum(room, clear)[pending] / 3
+            rank[pending], steps[pending] = d, np.minimum(room / max(1 + d / 4, 3), clear / 3)[pending]
             vt = np.broadcast_to(np.eye(d), (num, d, d))
             for _ in range(3):
                 if not len(pending):

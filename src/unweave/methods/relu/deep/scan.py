@@ -41,7 +41,9 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         beside[:-1] |= apart
         beside[1:] |= apart
         beside &= ~np.isin(np.arange(len(owner)), list(inner))
-        if attempt == 0 and beside.any():  # of two pieces that do not meet often only one is bent: its middle tells
+        if (
+            attempt == 0 and beside.any()
+        ):  # of two pieces that do not meet often only one is bent: its middle tells
             rows = np.flatnonzero(beside)
             there, their_bars = inquiry.ask(lines.points(owner[rows], middle[rows]))
             miss = np.max(np.abs(there - (first[rows] + last[rows]) / 2), axis=1)
@@ -70,9 +72,14 @@ def _segments(lines: Lines, known: Known):
     owner, low, high = [], [], []
     for i in range(len(lines)):
         t = known.breaks(lines, i)
-        keep = np.append(True, np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:])))
-        keep[-1] = True
-        t = t[keep]
+        apart = np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:]))
+        t = np.concatenate(
+            [
+                t[:1],
+                t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))],
+                t[-1:],
+            ]
+        )
         owner.append(np.full(len(t) - 1, i))
         low.append(t[:-1])
         high.append(t[1:])
@@ -112,7 +119,11 @@ def _gather(line, owner, low, high, ends, first, last, slope, bar, inner, k) -> 
     jump = before[1:] - after[:-1]
     length = (high - low)[mine]
     error = 2.5 * (bar[mine][:-1] / length[:-1] + bar[mine][1:] / length[1:])
-    shows = np.max(np.abs(jump), axis=1, initial=0.0) > SAFETY * error
+    size = np.max(np.abs(jump), axis=1, initial=0.0)
+    shows = size > SAFETY * error
+    # a bend that would drown in the error of the slopes beside it can be neither seen nor denied
+    drowned = ~shows & (SAFETY * error > 1e-6 * np.max(np.abs(slope[mine]), initial=0.0))
+    unresolved.append(high[mine][:-1][drowned])
     places.append(high[mine][:-1][shows])
     jumps.append(jump[shows])
     places, jumps = np.concatenate(places), np.concatenate(jumps).reshape(-1, k)

@@ -15,29 +15,38 @@ from unweave.probes.lines import join_lines
 MAX_OPEN_SEEDS = 120
 
 
-def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
-    """Units behind the open kinks, besides those already found."""
+def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidate], np.ndarray]:
+    """The units on all the evidence there is now, and the kinks that none of them explains."""
     free = np.ones(len(view.row), dtype=bool)
     kept: list[Candidate] = []
-    for unit in units:  # rows stay, what carries them is looked up again
+    for unit in units:
         judged = judge(view, unit, free)
         if judged is not None:
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)
+    view.free = free
+    return kept, free
+
+
+def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+    """Units behind the open kinks, besides those already found."""
+    kept, free = update_units(view, units)
     for seed in np.argsort(view.row_error):
-        if not free[seed] or not np.isfinite(view.row_error[seed]):
+        if not free[seed] or not np.isfinite(view.row_error[seed]) or view.was_rejected(seed):
             continue
         candidate = grow(view, seed, free)
         judged = judge(view, candidate, free)
         if judged is not None and not _known_already(judged, kept):
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)
+        else:
+            view.reject(seed)
     if view.known.depth:
         tried = 0
         for seed in np.argsort(view.noise):
             if tried >= MAX_OPEN_SEEDS or not np.isfinite(view.noise[seed]):
                 break
-            if not free[seed] or view.complete[seed]:
+            if not free[seed] or view.complete[seed] or view.was_rejected(seed):
                 continue
             tried += 1
             candidate = grow_open(view, seed, free)
@@ -45,7 +54,28 @@ def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
             if judged is not None and not _known_already(judged, kept):
                 kept.append(judged)
                 free &= ~supporters(view, judged.row, judged.seen)
-    view.free = free
+            else:
+                view.reject(seed)
+    kept = drop_facets(view, kept)
+    _, free = update_units(view, kept)
+    return kept
+
+
+def drop_facets(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+    """Without doubtful units whose kinks all lie in one pattern of the sure ones: facets of a deeper unit."""
+    sure = [unit for unit in units if unit.whole and unit.hits >= 8]
+    if len(sure) < 2 or view.pool.lines is None:
+        return units
+    rows = np.array([unit.row for unit in sure])
+    kept = []
+    for unit in units:
+        if unit.hits < 12 and not (unit.whole and unit.hits >= 8):
+            line, t, hit = predict(view, unit.row, unit.seen)
+            h = view.known.features(view.pool.lines.points(line[hit], t[hit]))
+            patterns = np.unique(h @ rows[:, :-1].T + rows[:, -1] > 0, axis=0)
+            if len(patterns) < 2:
+                continue
+        kept.append(unit)
     return kept
 
 
@@ -60,9 +90,16 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
         if np.linalg.norm(sharper - row) > 1e-2:
             break
         row = sharper
-    _, _, hit = predict(view, row, seen)
+    line, t, hit = predict(view, row, seen)
     if not is_sure(int(hit.sum()), len(hit)):
         return None
+    mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
+    if len(mine):
+        places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+        sharper = refit(view, row, seen, mine, np.setdiff1d(places, view.kinks[mine]))
+        if np.linalg.norm(sharper - row) < 1e-3:
+            row = sharper
+            _, _, hit = predict(view, row, seen)
     result = replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit))
     if seen.all():
         return result

@@ -12,6 +12,9 @@ from unweave.methods.relu.deep.pool import Pool
 PLACE = 1e-7
 """A predicted crossing and a kink closer than this, relative to the place on the line, are the same."""
 
+RETRY = 1.5
+"""A kink that began no unit is tried again once there is this much more evidence."""
+
 
 @dataclass(frozen=True)
 class Track:
@@ -30,6 +33,9 @@ class LayerView:
         self.breaks: list[np.ndarray] = []
         self.track = Track(np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, known.width + 1)))
         self._explained = np.zeros(0, dtype=bool)
+        self.free = np.zeros(0, dtype=bool)
+        """Which measured open kinks no unit found so far explains."""
+        self._rejected: dict[int, int] = {}
         self.update()
 
     def update(self) -> None:
@@ -56,8 +62,21 @@ class LayerView:
         self.open = np.flatnonzero(~self._explained)
 
     def tolerance(self, line: int | np.ndarray, t: np.ndarray) -> np.ndarray:
-        assert self.pool.lines is not None
-        return PLACE * (self.pool.lines.scale[line] + np.abs(t))
+        """How far a predicted crossing may be from its kink; on a short line the rows' own errors count."""
+        lines = self.pool.lines
+        assert lines is not None
+        origins = lines.origins[line]
+        far = np.sqrt(np.sum(origins**2, axis=-1))
+        return PLACE * (lines.scale[line] + np.abs(t)) + 1e-9 * (1e-3 + far + np.abs(t))
+
+    def reject(self, row: int) -> None:
+        """Remember that a measured kink began no unit on the evidence there is."""
+        self._rejected[int(self.kinks[row])] = len(self.kinks) + len(self.breaks)
+
+    def was_rejected(self, row: int) -> bool:
+        """Whether it began none before, and little has been added since."""
+        then = self._rejected.get(int(self.kinks[row]))
+        return then is not None and len(self.kinks) + len(self.breaks) < RETRY * then
 
     def load(self) -> None:
         """Features, Jacobians and constraints at the open kinks whose normals are known."""
@@ -90,7 +109,10 @@ class LayerView:
         """Linear constraints (d + 1 a kink) on the row and bias of the unit that bends there, and their rank."""
         m, n = self.h.shape
         d = self.x.shape[1]
-        across = np.swapaxes(self.jac, 1, 2) - self.g[:, :, None] * np.einsum("mnd,md->mn", self.jac, self.g)[:, None, :]
+        across = (
+            np.swapaxes(self.jac, 1, 2)
+            - self.g[:, :, None] * np.einsum("mnd,md->mn", self.jac, self.g)[:, None, :]
+        )
         size = np.maximum(np.linalg.norm(self.jac, axis=(1, 2)), 1e-300)
         self.constraints = np.zeros((m, d + 1, n + 1))
         self.constraints[:, :d, :-1] = across / size[:, None, None]

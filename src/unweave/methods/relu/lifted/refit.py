@@ -16,7 +16,10 @@ import scipy.linalg
 from unweave.core import activations as act
 from unweave.core.network import Network
 
-DENSE = 2200
+DENSE, WORK = 3000, 6e10
+"""Most free parameters, and rows times their square, for which the normal equations are formed."""
+HOPELESS = 6
+"""After so many steps a fit that has not come closer is given up."""
 CHUNK = 3_000_000
 """Numbers of a Jacobian held at a time."""
 
@@ -109,6 +112,7 @@ def refit(
     if robust:
         limit = max(6.0, 4 * float(np.median(np.abs(residual))))
     cost, damping, steps = _cost(residual, limit), 1e-6, 0
+    first = float(np.sqrt(np.mean(residual**2)))
     for steps in range(1, max_steps + 1):
         weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
         solve = _expand(stack, p, x, bars, residual, weights, which)
@@ -127,12 +131,15 @@ def refit(
         if not accepted:
             break
         gain = (cost - value) / max(cost, 1e-300)
+        typical = float(np.median(np.abs(residual)))
         p, residual, cost, damping = trial, fresh, value, max(damping / 10, 1e-14)
         if robust:
             lower = max(6.0, 4 * float(np.median(np.abs(residual))))
             limit = min(limit, lower)
             cost = _cost(residual, limit)
-        if (gain < 1e-3 and steps > 2) or time.monotonic() > deadline:
+        hopeless = steps >= HOPELESS and np.sqrt(np.mean(residual**2)) > max(0.3 * first, 100.0)
+        settled = gain < 1e-3 and float(np.median(np.abs(residual))) > 0.9 * typical
+        if (settled and steps > 2) or hopeless or time.monotonic() > deadline:
             break
     sizes = np.abs(residual)
     return Refit(stack.network(p), float(np.sqrt(np.mean(sizes**2))), float(np.median(sizes)), steps)
@@ -147,7 +154,7 @@ def _cost(residual: np.ndarray, limit: float) -> float:
 
 def _expand(stack: Stack, p, x, bars, residual, weights, which):
     """A function from the damping to what a step subtracts from the free parameters."""
-    if len(which) <= DENSE:
+    if len(which) <= DENSE and residual.size * len(which) ** 2 <= WORK:
         matrix, gradient = normal_matrix(stack, p, x, bars, which, weights, residual)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         scale = np.where(scale > 0, scale, 1.0)

@@ -15,6 +15,7 @@ from unweave.probes.cells import measure_pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, join_lines
+from unweave.probes.scan import scan_lines
 
 DEVIATIONS = 6.0
 FACET_ERROR = 0.02
@@ -53,7 +54,9 @@ class Sightings:
 
     def add_lines(self, lines: Lines, *, fair: bool = True, num_nodes: int = 9) -> np.ndarray:
         """Scan the lines; the numbers of the new kinks."""
-        scans = find_kinks(self.inquiry, lines, num_nodes=num_nodes)
+        bounded = not np.isinf(self.inquiry.meter.domain.reach(self.inquiry.input_size))
+        find = scan_lines if bounded else find_kinks
+        scans = find(self.inquiry, lines, num_nodes=num_nodes)
         base, before = len(self.scans), len(self)
         self.lines = lines if self.lines is None else join_lines(self.lines, lines)
         share = np.full(len(lines), fair)

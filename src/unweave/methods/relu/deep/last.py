@@ -1,0 +1,140 @@
+"""Sides of a layer's units when it is the last hidden one, and a unit of it that is always active.
+
+Over the answers ``f = sum_u beta_u |z_u| + gamma . h + const`` whatever the sides, h the features below. Then
+``gamma = sum_u s_u beta_u r_u`` plus the row of a unit that never switched, if there is one: the signs s follow by a
+linear solve, or by going through all of them for the choice that leaves nothing, or a unit that is on everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.top import robust_fit, some_rows, transcript
+
+FITS = 1e-8
+"""Median miss, relative to the answers, below which the layer is the last."""
+MAX_CHOICES = 1 << 14
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """Oriented rows of the last hidden layer; those after ``num_found`` are always active."""
+
+    rows: np.ndarray
+    seen: np.ndarray
+    num_found: int
+    num_choices: int = 1
+    """How many choices of sides leave the same function on all answers."""
+    steady: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Rows that a unit which never switched may have, one a choice; empty where its border was met."""
+
+    @property
+    def is_guess(self) -> bool:
+        return len(self.steady) > 0
+
+
+def orient_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, kinks=None) -> LastLayer | None:
+    """Sides of ``rows`` if the outputs are affine in their relus; None if they are not, or it is not settled."""
+    x, y, weight, size = transcript(pool)
+    rows = np.where(seen, rows, 0.0)
+    h = known.features(x)
+    dark = (known.active(h) @ (~seen[:, :-1]).T.astype(np.int64)) > 0
+    take = np.flatnonzero(~dark.any(axis=1))
+    if len(take) < 3 * (len(rows) + known.width) + 20:
+        return None
+    take = take[some_rows(len(take))]
+    z = h[take] @ rows[:, :-1].T + rows[:, -1]
+    crossing = np.minimum(np.sum(z > 0, axis=0), np.sum(z < 0, axis=0)) >= 3
+    moving = np.any(h[take] != 0, axis=0)
+    features = np.hstack([np.abs(z[:, crossing]), h[take][:, moving], np.ones((len(take), 1))])
+    answers = y[take] * weight[take, None]
+    features = features * weight[take, None]
+    solution = robust_fit(features, answers, size)
+    miss = np.max(np.abs(features @ solution - answers), axis=1)
+    if np.median(miss) > FITS * size:
+        return None
+    num = int(crossing.sum())
+    beta, gamma = solution[:num], np.zeros((known.width, y.shape[1]))
+    gamma[moving] = solution[num:-1]
+    return _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks)
+
+
+def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> LastLayer | None:
+    """Signs that explain the linear part, and what they leave."""
+    k = gamma.shape[1]
+    units, still = np.flatnonzero(crossing), np.flatnonzero(~crossing)
+    parts = np.einsum("uk,un->unk", beta, rows[units][:, :-1][:, moving]).reshape(len(units), -1)
+    target = gamma[moving].ravel()
+    # a unit that never switched on these answers takes any coefficient
+    free = [np.kron(rows[v, :-1][moving][:, None], np.eye(k)) for v in still]
+    system = np.hstack([parts.T, *free]) if len(still) else parts.T
+    solution, _, rank, _ = np.linalg.lstsq(system, target, rcond=1e-11)
+    scale = np.linalg.norm(target) + np.max(np.linalg.norm(parts, axis=1), initial=0.0)
+    signs = np.ones(len(rows))
+    signs[still] = np.where(np.median(z[:, still], axis=0) > 0, 1.0, -1.0)
+    if rank == system.shape[1]:
+        left = np.linalg.norm(system @ solution - target)
+        if left < 1e-6 * scale and np.all(np.abs(np.abs(solution[: len(units)]) - 1) < 1e-3):
+            signs[units] = np.sign(solution[: len(units)])
+            size = np.linalg.norm(solution[len(units) :].reshape(len(still), k), axis=1)
+            signs[still] *= np.where(size > 1e-6 * np.max(np.abs(beta), initial=1.0), 1.0, -1.0)
+            return LastLayer(rows * signs[:, None], seen, len(rows))
+    if len(still) or 2 ** len(units) > MAX_CHOICES:
+        return None
+    choices = 1.0 - 2.0 * ((np.arange(2 ** len(units))[:, None] >> np.arange(len(units))) & 1)
+    left = target[None] - choices @ parts
+    norms = np.linalg.norm(left, axis=1)
+    best = int(np.argmin(norms))
+    if norms[best] < 1e-6 * scale:
+        signs[units] = choices[best]
+        return LastLayer(rows * signs[:, None], seen, len(rows), int(np.sum(norms < 1e-6 * scale)))
+    return _with_steady_unit(rows, seen, units, choices, left.reshape(len(choices), -1, k), moving, h, kinks)
+
+
+def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> LastLayer | None:
+    """One more unit, on everywhere: the choice of signs whose rest is of rank one and keeps its sign."""
+    u, s, _ = np.linalg.svd(left, full_matrices=False)
+    single = np.ones(len(left), dtype=bool) if s.shape[1] == 1 else s[:, 1] < 1e-6 * s[:, 0]
+    extra = np.zeros((len(left), rows.shape[1] - 1))
+    extra[:, moving] = u[:, :, 0]
+    z = h @ extra.T
+    flip = np.where(np.sum(z, axis=0) < 0, -1.0, 1.0)
+    extra, z = extra * flip[:, None], z * flip
+    size = np.linalg.norm(h, axis=1)
+    far = size > np.quantile(size, 0.9)
+    low = np.min(z / (size[:, None] + 1e-300), axis=0, where=far[:, None], initial=np.inf)
+    order = np.argsort(np.where(single, -low, np.inf))
+    bias, chosen, guessed = None, None, np.zeros((0, 0))
+    if kinks is not None:
+        for choice in order[: min(len(order), 4096)]:
+            if not single[choice]:
+                break
+            bias = _bias_from_kinks(extra[choice], kinks)
+            if bias is not None:
+                chosen = choice
+                break
+    if chosen is None:
+        chosen = order[0]
+        if not single[chosen] or low[chosen] < -1e-6:
+            return None
+        bias = max(0.0, -float(np.min(z[:, chosen]))) * 1.01 + 1.0
+        guessed = extra[order[:8]]
+    num_same = int(np.sum(single & (low >= -1e-6)))
+    signs = choices[chosen]
+    out = np.vstack([rows[units] * signs[:, None], np.append(extra[chosen], bias)])
+    return LastLayer(
+        out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same, guessed
+    )
+
+
+def _bias_from_kinks(row: np.ndarray, view) -> float | None:
+    """The bias at which a row with this direction passes through open kinks that have its normal."""
+    gradient = np.einsum("n,mnd->md", row, view.jac)
+    size = np.linalg.norm(gradient, axis=1)
+    cosine = np.abs(np.sum(gradient * view.g, axis=1)) / np.maximum(size, 1e-300)
+    fits = view.free & (size > 1e-9) & (cosine > 1 - 1e-9) & (view.rank >= 3)
+    return -float(np.median(view.h[fits] @ row)) if fits.any() else None

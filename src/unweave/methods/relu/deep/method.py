@@ -1,0 +1,130 @@
+"""``relu-layers``: relu networks of any depth from queries, depth and widths unknown.
+
+One pool of lines, kinks and cells serves every layer (``engine``). The result is sharpened on every answer. What no
+answer shows is named; where a layer cannot be finished, those below it come back as an open network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from unweave.core.errors import BudgetSpent
+from unweave.core.network import UNKNOWN, Network
+from unweave.evidence.kinds import Evidence
+from unweave.evidence.meter import Meter
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
+from unweave.methods.relu.deep.engine import Recovered, recover
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.layers import ReluLayers
+from unweave.probes.inquiry import Inquiry, open_inquiry
+from unweave.probes.kinks import find_kinks
+from unweave.probes.lines import draw_lines
+from unweave.probes.planes import measure_planes
+from unweave.solve.gauss_newton import polish_weighted
+
+EFFECT = 1e-7
+"""Units whose outgoing weights are below this share of the largest have no effect and are left out."""
+
+
+@dataclass(frozen=True)
+class ReluDeep:
+    """``method="relu-layers"``."""
+
+    name: str = "relu-layers"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
+    num_lines: int = 8
+    max_layers: int = 8
+    max_seconds: float = 120.0
+
+    def suits(self, traits: Traits) -> str | None:
+        return traits.why_kinked() if traits.candidates(self.serves) else None
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Every hidden layer and the output layer, as far as they show."""
+        rng = problem.rng("relu lines")  # the questions of one hidden layer, already answered, come first
+        with meter.stage("lines"):
+            inquiry = open_inquiry(meter, problem.precision, rng)
+        if inquiry.coarse:
+            return ReluLayers().recover(meter, problem)
+        pool = Pool(inquiry, rng)
+        best: list[Recovered] = []
+        try:
+            with meter.stage("lines"):
+                self._first_line(pool)
+            with meter.stage("layers"):
+                found = recover(
+                    pool,
+                    num_lines=self.num_lines,
+                    max_layers=self.max_layers,
+                    max_seconds=problem.within(self.max_seconds),
+                    suspects=problem.suspects,
+                    keep=best,
+                )
+        except BudgetSpent as spent:
+            if not best:
+                raise
+            return replace(describe(inquiry, best[-1]), reason=str(spent))
+        if found.top is None and found.known.depth <= 1:
+            return ReluLayers().recover(meter, problem)
+        return describe(inquiry, found)
+
+    def _first_line(self, pool: Pool) -> None:
+        """The line that one hidden layer was looked for on, measured in the same way."""
+        inquiry = pool.inquiry
+        lines = draw_lines(inquiry.meter.domain, 1, inquiry.input_size, pool.rng)
+        scans = find_kinks(inquiry, lines)
+        numbers = pool.take_scans(lines, scans)
+        if inquiry.output_size == 1 and len(numbers):
+            pool.take_pieces(numbers, measure_planes(inquiry, lines, scans, pool.rng)[1])
+
+
+def describe(inquiry: Inquiry, found: Recovered) -> Finding:
+    """The finding: a whole network sharpened on every answer, or an open one."""
+    known, top = found.known, found.top
+    if not known.depth:
+        return Finding(None, reason="no layer of hyperplanes was found")
+    names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
+    hidden = tuple(f"layer {layer}, unit {u}: its weight from unit {i} below never shows" for layer, u, i in found.open_entries)
+    if top is None:
+        network = Network(known.weights, known.biases, names, upper=UNKNOWN)
+        return Finding(
+            network,
+            reason=f"{known.depth} hidden layers are known, what stands above them is not",
+            undetermined=(*hidden, "the scale of every row", f"everything above layer {known.depth}"),
+        )
+    network = Network([*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"])
+    network = drop_idle_units(network)
+    network = sharpen(inquiry, network)
+    steady = tuple(f"layer {layer}, unit {u}: it is never seen to switch" for layer, u in found.steady)
+    wrong = f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing" if top.wrong.any() else ""
+    return Finding(network, reason=wrong, undetermined=(*hidden, *steady))
+
+
+def drop_idle_units(network: Network) -> Network:
+    """Without units that nothing above listens to."""
+    weights, biases = list(network.weights), list(network.biases)
+    for layer in range(len(weights) - 2, -1, -1):
+        out = np.linalg.norm(weights[layer + 1], axis=0)
+        keep = out > EFFECT * out.max()
+        weights[layer], biases[layer] = weights[layer][keep], biases[layer][keep]
+        weights[layer + 1] = weights[layer + 1][:, keep]
+    return Network(weights, biases, network.activations)
+
+
+def sharpen(inquiry: Inquiry, network: Network) -> Network:
+    """Gauss-Newton on the answers that the network explains already."""
+    x, y = inquiry.meter.transcript()
+    bars = inquiry.bars(x, y)
+    scale = np.max(np.abs(y), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
+    near = np.flatnonzero(np.max(np.abs(network(x) - y), axis=1) <= 1e-6 * scale)
+    if len(near) < network.num_parameters + 10:
+        return network
+    limit = max(4 * network.num_parameters, 2000)
+    if len(near) > limit:
+        near = near[np.linspace(0, len(near) - 1, limit).astype(int)]
+    fit = polish_weighted(network, x[near], y[near], bars[near], max_steps=4)
+    before = np.sqrt(np.mean(((network(x[near]) - y[near]) / bars[near, None]) ** 2))
+    return fit.network if fit.rms < before else network

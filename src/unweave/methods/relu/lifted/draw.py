@@ -1,0 +1,63 @@
+"""Lines on which kinks are looked for: across everything, through corners of a box, and through given points."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.core.domains import Box, Domain
+from unweave.probes.lines import Lines, draw_lines, line_through
+
+NEAR = 14.0
+"""How far a line through an unbounded domain is followed, in units of its own scale."""
+
+
+def fair_lines(
+    domain: Domain, num_lines: int, d: int, rng: np.random.Generator, gradients: np.ndarray | None = None
+) -> Lines:
+    """Random lines. In a box of many inputs uniform points keep to its middle: half of the lines join corners.
+
+    The corners are those to which measured ``gradients`` (n, d) point, a different one at either end.
+    """
+    if isinstance(domain, Box) and gradients is not None and len(gradients) and d > 3:
+        corner = corner_lines(domain, num_lines - num_lines // 2, d, rng, gradients)
+        plain = fair_lines(domain, num_lines // 2, d, rng)
+        return Lines(*(np.concatenate(pair) for pair in zip(_fields(corner), _fields(plain), strict=True)))
+    if isinstance(domain, Box):
+        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
+        ends = low + (high - low) * rng.beta(0.6, 0.6, size=(2, num_lines, d))
+        return line_through(domain, ends[0], ends[1])
+    lines = draw_lines(domain, num_lines, d, rng)
+    return shorten(lines) if np.isinf(domain.reach(d)) else lines
+
+
+def corner_lines(
+    domain: Box, num_lines: int, d: int, rng: np.random.Generator, gradients: np.ndarray
+) -> Lines:
+    """Lines between corners to which two random mixtures of gradients point, one there and one back."""
+    low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
+    ends = []
+    for side in (1.0, -1.0):
+        mixed = rng.standard_normal((num_lines, min(len(gradients), 3)))
+        chosen = gradients[rng.integers(len(gradients), size=mixed.shape)]
+        push = side * np.einsum("ng,ngd->nd", np.abs(mixed), chosen)
+        place = np.where(push > 0, 0.999, 0.001)
+        free = rng.uniform(size=place.shape) < 0.15
+        place = np.where(free, rng.uniform(0.001, 0.999, size=place.shape), place)
+        ends.append(low + (high - low) * place)
+    return line_through(domain, ends[0], ends[1])
+
+
+def lines_through(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Lines:
+    """Lines through pairs of points, not followed to the end of an unbounded domain."""
+    apart = np.linalg.norm(goals - starts, axis=1)
+    keep = apart > 1e-9 * (1 + np.linalg.norm(starts, axis=1))
+    lines = line_through(domain, starts[keep], goals[keep])
+    return shorten(lines) if np.isinf(domain.reach(starts.shape[1])) else lines
+
+
+def shorten(lines: Lines) -> Lines:
+    return Lines(lines.origins, lines.directions, -NEAR * lines.scale, NEAR * lines.scale, lines.scale)
+
+
+def _fields(lines: Lines):
+    return lines.origins, lines.directions, lines.low, lines.high, lines.scale

@@ -1,0 +1,137 @@
+"""The far skeleton: relu-like smooth networks through identify, and the pieces it is made of."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import unweave
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.evidence.far_view import FarView
+from unweave.evidence.meter import Meter
+from unweave.methods.skeleton.places import find_place
+from unweave.methods.skeleton.profiles import CANDIDATES, fit_profile, name_elu
+from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.settle import settle, window_points
+from unweave.models.resolve import resolve
+
+
+def as_torch_initialises(sizes, activations, seed: int) -> Network:
+    """Weights and biases uniform within one over the root of the fan-in, as ``nn.Linear`` has them."""
+    rng = np.random.default_rng([seed, *sizes])
+    weights, biases = [], []
+    for fan_in, fan_out in pairwise(sizes):
+        bound = 1 / np.sqrt(fan_in)
+        weights.append(rng.uniform(-bound, bound, (fan_out, fan_in)))
+        biases.append(rng.uniform(-bound, bound, fan_out))
+    return Network(weights, biases, [*activations, "identity"])
+
+
+@pytest.mark.parametrize(
+    "name", ["gelu", "silu", "softplus", "elu", "mish", "selu", "celu(0.5)", "gelu_tanh"]
+)
+def test_one_layer_of_each_activation(name):
+    truth = as_torch_initialises((6, 8, 1), [name], seed=1)
+    found = unweave.identify(truth)
+    assert found.identified, found.reason
+    assert found.method == "skeleton"
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+    assert found.ledger.total < 25 * truth.num_parameters
+
+
+@pytest.mark.parametrize("names", [("gelu", "gelu"), ("silu", "elu")])
+def test_two_layers_alike_or_not(names):
+    truth = as_torch_initialises((6, 8, 6, 2), names, seed=2)
+    found = unweave.identify(truth)
+    assert found.identified, found.reason
+    assert found.network.activations == (*names, "identity")
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
+def test_an_activation_outside_the_table_is_the_reason():
+    truth = as_torch_initialises((5, 6, 1), ["relu"], seed=3)
+
+    def answer(x):
+        z = x @ truth.weights[0].T + truth.biases[0]
+        return (np.maximum(z, 0) + 0.3 * np.exp(-(z**2))) @ truth.weights[1].T
+
+    found = unweave.identify(answer, input_size=5)
+    assert not found.identified
+    assert "the activation of layer 1 is none of gelu" in found.reason
+
+
+def test_the_named_activation_alone_is_tried():
+    truth = as_torch_initialises((5, 6, 1), ["silu"], seed=4)
+    found = unweave.identify(truth, activation="gelu")
+    assert not found.identified
+    found = unweave.identify(truth, activation="silu")
+    assert found.identified
+
+
+@pytest.mark.parametrize("name", [*CANDIDATES, "elu(0.5)"])
+def test_profiles_show_the_activation_its_steepness_and_place(name):
+    phi, t = act.get(name), 40 * np.linspace(-1, 1, 41)
+    answers = (3 + 0.2 * t + 0.7 * phi(0.8 * (t - 0.3)))[:, None]
+    family = phi.family
+    fits = {other: fit_profile(other, t, answers, 40.0) for other in CANDIDATES}
+    assert min(fits, key=lambda other: fits[other].misfit) == family
+    assert fits[family].misfit < 1e-11
+    assert fits[family].steepness == pytest.approx(0.8, rel=1e-6)
+    assert fits[family].shift == pytest.approx(0.3, abs=1e-6)
+    if family == "elu":
+        assert name_elu(fits["elu"].alpha) == phi.name
+
+
+def test_a_place_is_on_the_zero_set_and_has_room():
+    skeleton = as_torch_initialises((6, 8, 6, 1), ["relu", "relu"], seed=5)
+    place = find_place(skeleton, 1, 2, 1e5, np.random.default_rng(0))
+    assert place is not None
+    along = place.point + np.linspace(-0.9, 0.9, 7)[:, None] * place.room * place.normal
+    h = np.maximum(along @ skeleton.weights[0].T + skeleton.biases[0], 0.0)
+    z = h @ skeleton.weights[1].T + skeleton.biases[1]
+    assert np.all(np.sign(h) == np.sign(h[3]))
+    assert z[:, 2] == pytest.approx(
+        np.linspace(-0.9, 0.9, 7) * place.room * place.slope, abs=1e-6 * place.room
+    )
+    others = np.delete(z, 2, axis=1)
+    assert np.all(np.sign(others) == np.sign(others[3]))
+
+
+def test_lengths_and_biases_settle_from_a_few_answers():
+    truth = as_torch_initialises((5, 6, 5, 2), ["gelu", "silu"], seed=6)
+    weights, biases = [w.copy() for w in truth.weights], [b + 1e-3 for b in truth.biases]
+    factors = 1 + 1e-3 * np.arange(6)
+    weights[0], weights[1] = weights[0] * factors[:, None], weights[1] / factors
+    start = Network(weights, biases, truth.activations)
+    x = window_points(start, 6, (1.0, 100.0), np.random.default_rng(0))
+    settled = settle(start, x, truth(x), 1e-16, 2.0**-52)
+    assert settled.level < 10
+    assert unweave.compare(truth, settled.network).max_relative_error < 1e-10
+
+
+def test_a_quiet_unit_is_found_in_the_rest():
+    truth = as_torch_initialises((5, 6, 5, 1), ["gelu", "gelu"], seed=7)
+    weights, biases = [w.copy() for w in truth.weights], [b.copy() for b in truth.biases]
+    weights[1][4] = -np.abs(weights[1][4])
+    truth = Network(weights, biases, truth.activations)
+    smaller = [weights[0], weights[1][:4], weights[2][:, :4]]
+    without = Network(smaller, [biases[0], biases[1][:4], biases[2]], truth.activations)
+    grown = add_quiet_unit(Meter(resolve(truth)), without, np.random.default_rng(1))
+    assert grown is not None
+    assert unweave.compare(truth, grown).max_relative_error < 1e-3
+
+
+def test_a_view_from_afar_keeps_one_ledger():
+    truth = as_torch_initialises((3, 4, 1), ["relu"], seed=8)
+    meter = Meter(resolve(truth))
+    view = FarView(meter, 1e6)
+    x = np.random.default_rng(0).standard_normal((7, 3))
+    assert view.ask(x) == pytest.approx(truth(1e6 * x) / 1e6)
+    meter.ask(x)
+    assert meter.ledger.total == 14
+    seen, answers = view.transcript()
+    assert seen == pytest.approx(x)
+    assert answers == pytest.approx(view.ask(x))
