@@ -68,6 +68,7 @@ def peel(
     while not reason:
         patterns, values = pool.take(num_vertices)
         exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
+        before = len(attempts)
         for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
             if time.monotonic() > deadline:
                 reason = "the time limit was reached while fitting the layers above the first"
@@ -81,6 +82,8 @@ def peel(
             plan.record(depth, attempt.rms)
             if found is not None and found.minimal and attempt.end is not End.TIME:
                 return _top(found, attempts, len(patterns))
+        if len(attempts) == before and not reason:
+            reason = f"no student fitted {before and attempts[-1].num_points:,} far vertices, wider ones exceed memory"
         if exhausted:
             reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
         growth = LARGE_GROWTH if values.size > LARGE else GROWTH
