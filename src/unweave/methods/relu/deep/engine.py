@@ -288,10 +288,10 @@ def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> L
     a = sides.failed[rng.integers(len(sides.failed), size=num)]
     good = sides.spoke if len(sides.spoke) else extreme_points(known, num, pool.inquiry.meter.domain, rng)
     b = good[rng.integers(len(good), size=num)]
-    half = np.linalg.norm(b - a, axis=1) / 2
+    half = 0.49 * np.linalg.norm(b - a, axis=1)  # corners themselves lie on many borders
     apart = half > 1e-9
     a, b, half = a[apart], b[apart], half[apart]
-    borders = Lines((a + b) / 2, (b - a) / (2 * half[:, None]), -half, half, half)
+    borders = Lines((a + b) / 2, 0.49 * (b - a) / half[:, None], -half, half, half)
     return join_lines(others.take(np.arange(2)), borders)
 
 
