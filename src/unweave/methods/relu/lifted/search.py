@@ -31,6 +31,8 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
+FLAGGED = 0.05
+"""Relative standard error above which a unit may be left out."""
 POOR = 1e-6
 """Typical relative miss of an assembled network above which its sides are in doubt."""
 ORDINARY = 0.7
@@ -299,6 +301,23 @@ class Search:
                 break
         return information
 
+    def drop_flagged(self, information: Information) -> bool:
+        """Leave out units whose weights no answer determines, if the answers are explained without them."""
+        assert self.network is not None
+        kept = [np.flatnonzero(errors <= FLAGGED) for errors in information.units[:-1]]
+        if all(len(k) == len(e) for k, e in zip(kept, information.units[:-1], strict=True)) or not all(
+            map(len, kept)
+        ):
+            return False
+        before = self.network, self.wrong
+        self.network = _without(information.network, kept)
+        self.sharpen()
+        self.say(f"  dropped to {self.network.hidden}: wrong {self.wrong:.4f}")
+        if self.wrong == 0:
+            return True
+        self.network, self.wrong = before
+        return False
+
     def draw_towards(self, num_lines: int) -> None:
         """Lines through answers and kinks that the network does not explain."""
         s, d = self.sightings, self.inquiry.input_size
@@ -319,6 +338,15 @@ class Search:
         with self.inquiry.meter.stage("lines"):
             s.add_lines(lines_through(self.domain, starts, near), fair=False)
         return None
+
+
+def _without(network: Network, kept: list[np.ndarray]) -> Network:
+    """The network with only the ``kept`` units of every hidden layer."""
+    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    for layer, rows in enumerate(kept):
+        weights[layer], biases[layer] = weights[layer][rows], biases[layer][rows]
+        weights[layer + 1] = weights[layer + 1][:, rows]
+    return Network(weights, biases, network.activations)
 
 
 def search_two_layers(
@@ -358,6 +386,8 @@ def search_two_layers(
                 say(f"  fresh wrong {wrong:.4f}")
                 if wrong == 0:
                     search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)
+                    if search.information is not None and search.drop_flagged(search.information):
+                        search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)
                     if search.wrong == 0:
                         return search
                 search.sharpen()
