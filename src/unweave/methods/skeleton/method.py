@@ -25,6 +25,7 @@ from unweave.methods.skeleton.assemble import assemble
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.methods.skeleton.steady import orient_with_rest, split_rest
 from unweave.probes.growth import Growth
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
@@ -83,12 +84,21 @@ class Skeleton:
         skeleton = Network(
             far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
         )
-        rng = problem.rng("windows")
+        rng, rest = problem.rng("windows"), None
+        if far.details.get("always_on"):
+            skeleton, rest = split_rest(skeleton, far.details["always_on"])
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)
         if found.network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        network, level = self._settle(meter, problem, found.network, attempt, rng)
+        network = found.network
+        if rest is not None:
+            lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
+            oriented = orient_with_rest(
+                meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
+            )
+            network = network if oriented is None else oriented
+        network, level = self._settle(meter, problem, network, attempt, rng)
         missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
