@@ -128,7 +128,7 @@ def test_a_quiet_unit_is_found_in_the_rest():
 
 
 def test_a_unit_that_is_always_on_far_out_is_found():
-    truth = as_torch_initialises((6, 8, 6, 1), ["silu", "silu"], seed=9)
+    truth = as_torch_initialises((6, 8, 6, 1), ["silu", "silu"], seed=11)
     weights = [w.copy() for w in truth.weights]
     weights[1][3] = np.abs(weights[1][3])
     truth = Network(weights, truth.biases, truth.activations)

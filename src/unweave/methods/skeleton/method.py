@@ -124,8 +124,9 @@ class Skeleton:
         for number in range(NUM_QUIET + 1):
             settled = settle(network, x, y, precision.noise, precision.unit)
             network, level = settled.network, settled.level
-            if EXPLAINED > level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
-                network = self._polish(meter, network, x, y, problem, rng)
+            rough = level > EXPLAINED
+            if level > SETTLED and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
+                network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, precision.noise, precision.unit)
             if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
                 break
@@ -136,14 +137,19 @@ class Skeleton:
         return network, level
 
     def _polish(
-        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator
+        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool
     ) -> Network:
-        """Every parameter, on answers already paid for."""
-        far_x, far_y = meter.transcript()
+        """Every parameter, on answers already paid for; near the origin alone while a unit is known roughly."""
+        near_x, near_y = meter.transcript("quiet units")
+        x, y = np.concatenate([x, near_x]), np.concatenate([y, near_y])
+        far_x, far_y = meter.transcript("lines", "first layer", "second layer", "fresh points")
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
+        noise, unit = problem.precision.noise, problem.precision.unit
+        if rough:
+            network = polish_weighted(network, x, y, 1.0, max_steps=60, damping=1e-6).network
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
-        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        accuracy = answer_accuracy(network, x, noise, unit)
         # far out the window of a unit is too narrow for a correction to be small in it
         misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
         sound = misses <= OUTLIER * np.median(misses)

@@ -1,4 +1,4 @@
-"""Units of the last hidden layer that are always on far out: their sides, and those of the others, from near the origin.
+"""Units of the last hidden layer that are always on far out: all sides of the layer, from near the origin.
 
 Far out such a unit is a linear function of the outputs h of the layer below, ``c z``, and hides which side the other
 units are active on: the skeleton fits with any sides and a linear rest ``R h``. For ``phi(z) = z + phi(-z)`` (gelu,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.algebra.signs import solve_signs
 from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
@@ -18,10 +17,12 @@ from unweave.evidence.precision import Precision
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import settle, window_points
 
-FAR_ENOUGH = (300.0, 3e3)
+FAR_ENOUGH = (1e4, 1e6)
 """Radii at which a unit that is always on far out has nothing left to show."""
-ACCURACY = 1e-3
-"""Relative accuracy to which the linear terms must cancel."""
+SLACK = 0.3
+"""How far from 1 or -1 the weight of a side may be."""
+ACCURACY = 1e-5
+"""Relative size of a second steady unit's share from which on there is more than one."""
 
 
 def split_rest(skeleton: Network, count: int) -> tuple[Network, np.ndarray]:
@@ -56,10 +57,20 @@ def orient_with_rest(
     rows, offsets, out = grown.weights[-2][units], grown.biases[-2][units], grown.weights[-1][:, units]
     vectors = (out.T[:, :, None] * rows[:, None, :] / 2).reshape(len(units), -1)
     linear = vectors.sum(axis=0) + rest.ravel()
-    sides = solve_signs(vectors, linear, ACCURACY * float(np.max(np.abs(vectors)))).signs
-    if sides is None:
+    # the quiet unit is known roughly; the sides of the others need one digit of it only
+    sides = np.linalg.lstsq(vectors.T, linear, rcond=None)[0][:-1]
+    if np.any(np.abs(np.abs(sides) - 1) > SLACK):
         return None
-    flipped = np.where(sides < 0, offsets, 0.0)
-    weights = [*grown.weights[:-2], sides[:, None] * rows, out]
-    biases = [*grown.biases[:-2], sides * offsets, grown.biases[-1] + out @ flipped]
+    sides = np.where(sides < 0, -1.0, 1.0)
+    known = slice(0, num_known)
+    # with their sides right, what is left of the linear rest is the steady unit's, exactly
+    left = rest + (out[:, known] * (sides < 0)) @ rows[known]
+    u, sizes, vt = np.linalg.svd(left, full_matrices=False)
+    if np.any(sizes[1:] > ACCURACY * sizes[0]):
+        return None
+    length = np.linalg.norm(rows[-1]) * (-1.0 if vt[0] @ rows[-1] > 0 else 1.0)
+    weights = [*grown.weights[:-2], np.vstack([sides[:, None] * rows[known], length * vt[0]])]
+    weights.append(np.column_stack([out[:, known], u[:, 0] * sizes[0] / length]))
+    shift = out[:, known] @ np.where(sides < 0, offsets[known], 0.0) + out[:, -1] * offsets[-1]
+    biases = [*grown.biases[:-2], np.append(sides * offsets[known], -offsets[-1]), grown.biases[-1] + shift]
     return Network(weights, biases, grown.activations)
