@@ -25,6 +25,7 @@ from unweave.methods.skeleton.assemble import assemble
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.methods.skeleton.steady import orient_with_rest, split_rest
 from unweave.probes.growth import Growth
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
@@ -83,12 +84,21 @@ class Skeleton:
         skeleton = Network(
             far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
         )
-        rng = problem.rng("windows")
+        rng, rest = problem.rng("windows"), None
+        if far.details.get("always_on"):
+            skeleton, rest = split_rest(skeleton, far.details["always_on"])
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)
         if found.network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        network, level = self._settle(meter, problem, found.network, attempt, rng)
+        network = found.network
+        if rest is not None:
+            lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
+            oriented = orient_with_rest(
+                meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
+            )
+            network = network if oriented is None else oriented
+        network, level = self._settle(meter, problem, network, attempt, rng)
         missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
@@ -114,8 +124,9 @@ class Skeleton:
         for number in range(NUM_QUIET + 1):
             settled = settle(network, x, y, precision.noise, precision.unit)
             network, level = settled.network, settled.level
-            if EXPLAINED > level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
-                network = self._polish(meter, network, x, y, problem, rng)
+            rough = level > EXPLAINED
+            if level > SETTLED and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
+                network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, precision.noise, precision.unit)
             if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
                 break
@@ -126,14 +137,19 @@ class Skeleton:
         return network, level
 
     def _polish(
-        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator
+        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool
     ) -> Network:
-        """Every parameter, on answers already paid for."""
-        far_x, far_y = meter.transcript()
+        """Every parameter, on answers already paid for; near the origin alone while a unit is known roughly."""
+        near_x, near_y = meter.transcript("quiet units")
+        x, y = np.concatenate([x, near_x]), np.concatenate([y, near_y])
+        far_x, far_y = meter.transcript("lines", "first layer", "second layer", "fresh points")
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
+        noise, unit = problem.precision.noise, problem.precision.unit
+        if rough:
+            network = polish_weighted(network, x, y, 1.0, max_steps=60, damping=1e-6).network
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
-        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        accuracy = answer_accuracy(network, x, noise, unit)
         # far out the window of a unit is too narrow for a correction to be small in it
         misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
         sound = misses <= OUTLIER * np.median(misses)
