@@ -273,7 +273,7 @@ class Search:
         x = [self.domain.sample(num_points - third, d, self.rng), self.domain.edge(third, d, self.rng)]
         if np.isinf(self.domain.reach(d)):
             spread = np.exp(self.rng.uniform(-1, 4, (third, 1)))
-            x[1] = spread * self.rng.standard_normal((third, d))
+            x.append(spread * self.rng.standard_normal((third, d)))
         return np.concatenate(x)
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
@@ -301,22 +301,33 @@ class Search:
                 break
         return information
 
-    def drop_flagged(self, information: Information) -> bool:
-        """Leave out units whose weights no answer determines, if the answers are explained without them."""
+    def drop_flagged(self, information: Information, max_tries: int = 12) -> bool:
+        """Leave out units whose weights no answer determines, worst first, if the answers are explained without them."""
         assert self.network is not None
-        kept = [np.flatnonzero(errors <= FLAGGED) for errors in information.units[:-1]]
-        if all(len(k) == len(e) for k, e in zip(kept, information.units[:-1], strict=True)) or not all(
-            map(len, kept)
-        ):
-            return False
-        before = self.network, self.wrong
-        self.network = _without(information.network, kept)
-        self.sharpen()
-        self.say(f"  dropped to {self.network.hidden}: wrong {self.wrong:.4f}")
-        if self.wrong == 0:
-            return True
-        self.network, self.wrong = before
-        return False
+        flagged = [
+            (float(e), layer, unit)
+            for layer, errors in enumerate(information.units[:-1])
+            for unit, e in enumerate(errors)
+            if e > FLAGGED
+        ]
+        network = self.network
+        kept = [np.ones(len(errors), dtype=bool) for errors in information.units[:-1]]
+        dropped = False
+        for _, layer, unit in sorted(flagged, reverse=True)[:max_tries]:
+            if time.monotonic() > self.deadline or kept[layer].sum() == 1:
+                break
+            kept[layer][unit] = False
+            before = self.network, self.wrong
+            self.network = _without(network, [np.flatnonzero(k) for k in kept])
+            self.sharpen()
+            if self.wrong > 0:
+                kept[layer][unit] = True
+                self.network, self.wrong = before
+            else:
+                dropped = True
+        if flagged:
+            self.say(f"  of {len(flagged)} flagged units: {self.network.hidden} are left")
+        return dropped
 
     def draw_towards(self, num_lines: int) -> None:
         """Lines through answers and kinks that the network does not explain."""
