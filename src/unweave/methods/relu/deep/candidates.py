@@ -20,7 +20,7 @@ MOST_NEW = 6
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of weights and bias, scale free; ``seen`` says which entries are known, ``members`` which kinks carry it."""
+    """A row of weights and bias, scale free; ``seen``: entries that are known, ``members``: kinks that carry it."""
 
     row: np.ndarray
     seen: np.ndarray
@@ -54,7 +54,9 @@ def grow(view: LayerView, seed: int, free: np.ndarray, max_rounds: int = 8) -> C
         agree[seed] = True
         new = agree & ~members
         members |= agree
-        w = np.where(members[:, None], weights[:, None] * view.mask / np.maximum(scale[:, None] ** 2, 1e-300), 0.0)
+        w = np.where(
+            members[:, None], weights[:, None] * view.mask / np.maximum(scale[:, None] ** 2, 1e-300), 0.0
+        )
         total = w.sum(axis=0)
         now = total > 0
         grown = bool((now & ~seen).any())

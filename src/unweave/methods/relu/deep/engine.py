@@ -24,14 +24,19 @@ from unweave.methods.relu.deep.extremes import (
     spread_points,
     through_pairs,
 )
-from unweave.methods.relu.deep.finish import add_missing_units, close_unseen, entries_from_answers
+from unweave.methods.relu.deep.finish import (
+    add_missing_units,
+    close_unseen,
+    drop_spare_units,
+    entries_from_answers,
+)
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import LastLayer, orient_last
+from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.units import aim_at_entries, find_units, update_units
-from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.probes.lines import Lines, join_lines
 
@@ -104,7 +109,9 @@ def recover(
             known = known.extended(found.rows)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
-            say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
+            say(
+                f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
+            )
             if top.median_miss >= LAST:
                 if found.is_last:
                     known = known.first(depth)
@@ -120,12 +127,14 @@ def recover(
             if not top.wrong.any() and (not len(weak) or num_again >= 2):
                 return best
             known = known.first(known.depth - 1)
-            if not top.wrong.any():  # units that no kink carries: lines across their borders, and the layer again
+            if (
+                not top.wrong.any()
+            ):  # units that no kink carries: lines across their borders, and the layer again
                 num_again += 1
                 _cross_weak_units(pool, best.known, weak)
                 continue
             failures[depth] = failures.get(depth, 0) + 1
-        except Stuck as stuck:
+        except (Stuck, np.linalg.LinAlgError) as stuck:
             say(f"*** {stuck}")
             if best.top is not None and not best.top.wrong.any():
                 return best
@@ -161,13 +170,18 @@ def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
     pool.add_lines(near_lines(pool, view.x[left], view.g[left], num), view.known, random=False)
 
 
-def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say, max_rounds: int = 3) -> tuple[Known, Top]:
+def _finish(
+    pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say, max_rounds: int = 3
+) -> tuple[Known, Top]:
     """Fresh points where units may hide, and what they show to be missing."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
         num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
         fresh = [spread_points(domain, num_fresh, d, rng)]
-        fresh += [extreme_points(known.first(l), 2 * known.first(l).width, domain, rng) for l in range(1, known.depth)]
+        fresh += [
+            extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)
+            for l in range(1, known.depth)
+        ]
         if suspects is not None:
             fresh.append(suspects)
         pool.inquiry.meter.ask(np.concatenate(fresh))
@@ -179,19 +193,27 @@ def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say
             break
         if known.width == before:
             break
+    if not top.wrong.any():
+        known, top = drop_spare_units(pool, known, top)
     return known, top
 
 
 def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4) -> Layer:
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    more = extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
+    more = (
+        extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
+    )
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
         units = _gather_units(view, units, 2 if known.depth else 1)
-        more = extreme_lines(known, 4, domain, rng) if known.depth else random_lines(domain, 4, pool.input_size, rng)
+        more = (
+            extreme_lines(known, 4, domain, rng)
+            if known.depth
+            else random_lines(domain, 4, pool.input_size, rng)
+        )
         if not units:
             continue
         failed: dict = {}
@@ -203,7 +225,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
         rows, seen = np.array([u.row for u in units]), np.array([u.seen for u in units])
         say(
             f"layer {known.depth + 1}: {len(units)} units, open entries {int((~seen).sum())}, lines {len(pool.scans)}, "
-            f"queries {pool.num_queries}, hits {[(u.hits, u.predicted) for u in units]}, foreign {int(view.foreign.sum())}"
+            f"queries {pool.num_queries}, foreign {int(view.foreign.sum())}, hits {[(u.hits, u.predicted) for u in units]}"
         )
         if known.depth and _too_many_misses(units):
             raise Missing(known.depth, view)
@@ -212,11 +234,15 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             if core.sum() < 2 or (core is whole and whole.all()):
                 continue
             last = orient_last(pool, known, rows[core], seen[core], view if core.all() else None)
-            if last is not None and last.is_guess and attempt < 2:  # a unit never seen to switch: look for its border first
+            if (
+                last is not None and last.is_guess and attempt < 2
+            ):  # a unit never seen to switch: look for its border first
                 more = join_lines(more, _where_it_may_switch(pool, known, last))
                 last = None
             if last is not None:
-                say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
+                say(
+                    f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices"
+                )
                 rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
                 return _closed(pool, known, rows, seen, num_carried=last.num_found)
         for core in (whole, np.ones(len(rows), dtype=bool)):
@@ -234,7 +260,9 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
     raise Stuck(f"layer {known.depth + 1}")
 
 
-def _closed(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, num_carried: int | None = None) -> Layer:
+def _closed(
+    pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, num_carried: int | None = None
+) -> Layer:
     """Rows of length one, entries that nothing shows set so that they do not."""
     rows = close_unseen(pool, known, rows, seen)
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
@@ -244,7 +272,7 @@ def _closed(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, num_ca
 
 def _weak_units(known: Known, found: Layer) -> np.ndarray:
     """Units of the last layer that no kink carries: read off the answers, or never seen to switch."""
-    return np.arange(found.num_carried, known.width)
+    return np.arange(min(found.num_carried, known.width), known.width)
 
 
 def _cross_weak_units(pool: Pool, known: Known, weak: np.ndarray) -> None:
@@ -254,7 +282,11 @@ def _cross_weak_units(pool: Pool, known: Known, weak: np.ndarray) -> None:
     for unit in weak:
         on = z[:, unit] > 0
         if on.any() and not on.all():
-            pool.add_lines(border_lines(pool.inquiry.meter.domain, x, on, pool.rng, 6), known.first(known.depth - 1), random=False)
+            pool.add_lines(
+                border_lines(pool.inquiry.meter.domain, x, on, pool.rng, 6),
+                known.first(known.depth - 1),
+                random=False,
+            )
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:

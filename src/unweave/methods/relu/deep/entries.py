@@ -11,15 +11,26 @@ from unweave.probes.lines import Lines
 
 
 def aim_lines(
-    pool: Pool, known: Known, row: np.ndarray, seen: np.ndarray, feature: int, starts: np.ndarray, num: int = 1
+    pool: Pool,
+    known: Known,
+    row: np.ndarray,
+    seen: np.ndarray,
+    feature: int,
+    starts: np.ndarray,
+    num: int = 1,
 ) -> Lines | None:
-    """Short lines across the zero set of ``row`` where ``feature`` is barely active and all other active entries are seen."""
+    """Short lines across the zero set of ``row`` where ``feature`` is barely active and other active entries are seen."""
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size
     below = known.first(known.depth - 1)
     w, b = known.weights[-1][feature], known.biases[-1][feature]
     part = np.where(seen, row, 0.0)
     near = starts[rng.integers(len(starts), size=200)] if len(starts) else np.zeros((0, d))
-    near = near + rng.standard_normal(near.shape) * (np.linalg.norm(near, axis=1, keepdims=True) / np.sqrt(d) + 0.1) * 0.5
+    near = (
+        near
+        + rng.standard_normal(near.shape)
+        * (np.linalg.norm(near, axis=1, keepdims=True) / np.sqrt(d) + 0.1)
+        * 0.5
+    )
     x = np.concatenate([near, spread_points(domain, 200, d, rng, 0.7)])
     for _ in range(12):
         h, jac = known.jacobian(x)
@@ -42,7 +53,12 @@ def aim_lines(
     dark = np.any(active & ~seen[:-1] & (np.arange(h.shape[1]) != feature), axis=1)
     along = move - (np.sum(move * wake, axis=1) / np.maximum(size**2, 1e-300))[:, None] * wake
     rate = np.sum(along * move, axis=1) / np.maximum(np.linalg.norm(along, axis=1), 1e-300)
-    ok = (np.abs(z).max(axis=1) < 1e-9 * scale) & ~dark & (size > 1e-6) & (rate > 1e-3 * np.linalg.norm(move, axis=1))
+    ok = (
+        (np.abs(z).max(axis=1) < 1e-9 * scale)
+        & ~dark
+        & (size > 1e-6)
+        & (rate > 1e-3 * np.linalg.norm(move, axis=1))
+    )
     ok &= rate > 1e-6
     ok &= np.linalg.norm(x, axis=1) < 100 * (1 + np.median(np.linalg.norm(pool.x, axis=1)))
     ok = np.flatnonzero(ok)
@@ -59,7 +75,9 @@ def aim_lines(
     direction = along[chosen] / np.linalg.norm(along[chosen], axis=1, keepdims=True)
     origin = x[chosen] + eps[keep, None] * across
     if is_bounded(domain, d):
-        inside = domain.contains(origin + reach[keep, None] * direction) & domain.contains(origin - reach[keep, None] * direction)
+        inside = domain.contains(origin + reach[keep, None] * direction) & domain.contains(
+            origin - reach[keep, None] * direction
+        )
         if not inside.any():
             return None
         origin, direction, keep = origin[inside], direction[inside], keep[inside]

@@ -10,7 +10,9 @@ from unweave.methods.relu.deep.pool import Pool
 from unweave.probes.lines import Lines, draw_lines, line_through
 
 
-def spread_points(domain: Domain, num: int, d: int, rng: np.random.Generator, spread: float = 1.0) -> np.ndarray:
+def spread_points(
+    domain: Domain, num: int, d: int, rng: np.random.Generator, spread: float = 1.0
+) -> np.ndarray:
     """Points at several scales around the origin, or of a bounded domain."""
     if is_bounded(domain, d):
         return domain.sample(num, d, rng)
@@ -38,7 +40,13 @@ def whole_lines(origins: np.ndarray, directions: np.ndarray, far: float = 1e4) -
 
 
 def extreme_points(
-    known: Known, num: int, domain: Domain, rng: np.random.Generator, *, num_draws: int = 3000, num_steps: int = 60
+    known: Known,
+    num: int,
+    domain: Domain,
+    rng: np.random.Generator,
+    *,
+    num_draws: int = 3000,
+    num_steps: int = 60,
 ) -> np.ndarray:
     """Points at which one or two features are large and all others small: maxima of (c . h) / |h|, c mostly -1."""
     n = known.width
@@ -51,13 +59,17 @@ def extreme_points(
     return _climb(known, signs, domain, rng, num_draws, num_steps)
 
 
-def lowest_points(known: Known, rows: np.ndarray, num: int, domain: Domain, rng: np.random.Generator) -> np.ndarray:
+def lowest_points(
+    known: Known, rows: np.ndarray, num: int, domain: Domain, rng: np.random.Generator
+) -> np.ndarray:
     """Points at which ``row . h / |h|`` is smallest, for ``num`` of the rows."""
     pick = rng.permutation(max(num, len(rows)))[:num] % len(rows)
     return _climb(known, -rows[pick], domain, rng, 3000, 60)
 
 
-def _climb(known: Known, signs: np.ndarray, domain: Domain, rng, num_draws: int, num_steps: int) -> np.ndarray:
+def _climb(
+    known: Known, signs: np.ndarray, domain: Domain, rng, num_draws: int, num_steps: int
+) -> np.ndarray:
     """Maxima of ``c . h / |h|`` for every row c, by random steps from the best of many draws."""
     num, d, keep = len(signs), known.input_size, 6
     x = spread_points(domain, num_draws, d, rng)
@@ -101,11 +113,17 @@ def through_pairs(domain: Domain, a: np.ndarray, b: np.ndarray, rng: np.random.G
     return whole_lines((a + b) / 2 + 1e-3 * rng.standard_normal(a.shape), b - a)
 
 
-def border_lines(domain: Domain, x: np.ndarray, wrong: np.ndarray, rng: np.random.Generator, num: int = 8) -> Lines:
+def border_lines(
+    domain: Domain, x: np.ndarray, wrong: np.ndarray, rng: np.random.Generator, num: int = 8
+) -> Lines:
     """Segments from points that contradict to near ones that do not: they cross the border of what is missing."""
     bad, right = x[wrong], x[~wrong]
     a = bad[rng.integers(len(bad), size=num)]
-    sub = right[rng.integers(len(right), size=min(len(right), 400))] if len(right) else rng.standard_normal((num, x.shape[1]))
+    sub = (
+        right[rng.integers(len(right), size=min(len(right), 400))]
+        if len(right)
+        else rng.standard_normal((num, x.shape[1]))
+    )
     size = np.linalg.norm(sub, axis=1)[None] + np.linalg.norm(a, axis=1)[:, None]
     apart = np.linalg.norm(sub[None] - a[:, None], axis=2) / size
     b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(min(3, len(sub)), size=num)]]
@@ -127,6 +145,8 @@ def near_lines(pool: Pool, x: np.ndarray, normals: np.ndarray, num: int) -> Line
     foot = np.sum((x - origin) * g, axis=1, keepdims=True) / np.where(np.abs(slope) < 0.1, 1.0, slope)
     origin = origin + foot * direction
     half = 0.75 * size[:, 0] * np.sqrt(d)
-    inside = domain.contains(origin + half[:, None] * direction) & domain.contains(origin - half[:, None] * direction)
+    inside = domain.contains(origin + half[:, None] * direction) & domain.contains(
+        origin - half[:, None] * direction
+    )
     origin, direction, half = origin[inside], direction[inside], half[inside]
     return Lines(origin, direction, -half, half, half)

@@ -123,10 +123,13 @@ def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> Las
             return None
         bias = max(0.0, -float(np.min(z[:, chosen]))) * 1.01 + 1.0
         guessed = extra[order[:8]]
+    assert bias is not None
     num_same = int(np.sum(single & (low >= -1e-6)))
     signs = choices[chosen]
     out = np.vstack([rows[units] * signs[:, None], np.append(extra[chosen], bias)])
-    return LastLayer(out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same, guessed)
+    return LastLayer(
+        out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same, guessed
+    )
 
 
 def _bias_from_kinks(row: np.ndarray, view) -> float | None:

@@ -41,7 +41,9 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         beside[:-1] |= apart
         beside[1:] |= apart
         beside &= ~np.isin(np.arange(len(owner)), list(inner))
-        if attempt == 0 and beside.any():  # of two pieces that do not meet often only one is bent: its middle tells
+        if (
+            attempt == 0 and beside.any()
+        ):  # of two pieces that do not meet often only one is bent: its middle tells
             rows = np.flatnonzero(beside)
             there, their_bars = inquiry.ask(lines.points(owner[rows], middle[rows]))
             miss = np.max(np.abs(there - (first[rows] + last[rows]) / 2), axis=1)
@@ -57,7 +59,7 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         parts = replace(lines.take(owner[rows]), low=low[rows] + inset, high=high[rows] - inset)
         for row, found in zip(rows, find_kinks(inquiry, parts, num_nodes=2), strict=True):
             inner[int(row)] = found
-            at_low[row], at_high[row] = _ends(found, low[row], high[row])
+            at_low[row], at_high[row] = _ends(found)
         gap = np.max(np.abs(at_high[:-1] - at_low[1:]), axis=1)
         apart = together & (gap > SAFETY * 4 * (bar[:-1] + bar[1:]))
     return [
@@ -71,14 +73,20 @@ def _segments(lines: Lines, known: Known):
     for i in range(len(lines)):
         t = known.breaks(lines, i)
         apart = np.diff(t) > SHORTEST * (lines.scale[i] + np.abs(t[1:]))
-        t = np.concatenate([t[:1], t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))], t[-1:]])
+        t = np.concatenate(
+            [
+                t[:1],
+                t[1:-1][apart[:-1] & (t[-1] - t[1:-1] > SHORTEST * (lines.scale[i] + np.abs(t[-1])))],
+                t[-1:],
+            ]
+        )
         owner.append(np.full(len(t) - 1, i))
         low.append(t[:-1])
         high.append(t[1:])
     return np.concatenate(owner), np.concatenate(low), np.concatenate(high)
 
 
-def _ends(found: Kinks, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+def _ends(found: Kinks) -> tuple[np.ndarray, np.ndarray]:
     """Values at both ends of a searched segment."""
     order = np.argsort(found.asked)
     return found.answers[order[0]], found.answers[order[-1]]

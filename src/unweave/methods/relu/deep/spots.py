@@ -25,8 +25,10 @@ MODEL = 1e-9
 """Relative error to expect of what the rows found predict."""
 
 
-def find_corners(known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48) -> tuple[np.ndarray, np.ndarray]:
-    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and the clearance of the rows there."""
+def find_corners(
+    known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48
+) -> tuple[np.ndarray, np.ndarray]:
+    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and in how many."""
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size
     x = spread_points(domain, num_starts, d, rng, 0.6)
     if known.depth:
@@ -62,7 +64,9 @@ def _descend_to_corners(known: Known, x: np.ndarray, rng: np.random.Generator) -
     for _ in range(d):
         z, g = _stacked(known, x)
         size = np.linalg.norm(g, axis=2)
-        apart = np.where((z < -1e-9) & (size > 1e-6) & ~chosen, np.abs(z) / np.maximum(size, 1e-300) * jitter, np.inf)
+        apart = np.where(
+            (z < -1e-9) & (size > 1e-6) & ~chosen, np.abs(z) / np.maximum(size, 1e-300) * jitter, np.inf
+        )
         pick = np.argmin(apart, axis=1)
         can = alive & np.isfinite(apart[np.arange(num), pick])
         if not can.any():
@@ -86,7 +90,9 @@ def _newton(known: Known, x: np.ndarray, chosen: np.ndarray, num_steps: int = 6)
         gram = np.einsum("nui,nuj->nij", g, g)
         scale = np.trace(gram, axis1=1, axis2=2) / d + 1e-300
         # the shortest step, by a pseudo-inverse: fewer borders than inputs
-        inverse = np.linalg.pinv(np.where(np.isfinite(gram), gram, 0.0) / scale[:, None, None], rcond=1e-10, hermitian=True)
+        inverse = np.linalg.pinv(
+            np.where(np.isfinite(gram), gram, 0.0) / scale[:, None, None], rcond=1e-10, hermitian=True
+        )
         step = np.einsum("nij,nuj,nu->ni", inverse, g, z) / scale[:, None]
         x = x - np.where(np.isfinite(step), step, 0.0)
     z, g = _stacked(known, x)
@@ -134,7 +140,13 @@ class Sides:
 
 
 def vote_sides(
-    pool: Pool, known: Known, units: np.ndarray, seen: np.ndarray, *, num_wanted: int = 5, max_missing: int = 7
+    pool: Pool,
+    known: Known,
+    units: np.ndarray,
+    seen: np.ndarray,
+    *,
+    num_wanted: int = 5,
+    max_missing: int = 7,
 ) -> Sides:
     """Sides of the units from corners that move them in most directions, ``num_wanted`` of them.
 
@@ -149,7 +161,11 @@ def vote_sides(
     x, ranks = find_corners(known, rows, pool)
     room = _room(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
-        if len(spoke) + len(failed) + len(dense) >= num_wanted or tried >= 3 * num_wanted or n - ranks[i] > max_missing:
+        if (
+            len(spoke) + len(failed) + len(dense) >= num_wanted
+            or tried >= 3 * num_wanted
+            or n - ranks[i] > max_missing
+        ):
             break
         if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break

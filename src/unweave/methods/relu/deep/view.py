@@ -1,4 +1,4 @@
-"""What the pool shows of the next layer: its open kinks with features and Jacobians, and all lines in known features."""
+"""What the pool shows of the next layer: open kinks with features and Jacobians, and all lines in known features."""
 
 from __future__ import annotations
 
@@ -112,7 +112,10 @@ class LayerView:
         """Linear constraints (d + 1 a kink) on the row and bias of the unit that bends there, and their rank."""
         m, n = self.h.shape
         d = self.x.shape[1]
-        across = np.swapaxes(self.jac, 1, 2) - self.g[:, :, None] * np.einsum("mnd,md->mn", self.jac, self.g)[:, None, :]
+        across = (
+            np.swapaxes(self.jac, 1, 2)
+            - self.g[:, :, None] * np.einsum("mnd,md->mn", self.jac, self.g)[:, None, :]
+        )
         size = np.maximum(np.linalg.norm(self.jac, axis=(1, 2)), 1e-300)
         self.constraints = np.zeros((m, d + 1, n + 1))
         self.constraints[:, :d, :-1] = across / size[:, None, None]
