@@ -42,9 +42,11 @@ SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
 EXPLAINED = 1e8
 """... and above so many a unit is missing."""
+SMALL = 1000
+"""Parameters up to which they are all fitted again in any case."""
 MOST_PARAMETERS = 3500
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
-OUTLIER = 1e3
+OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
 NUM_ATTEMPTS, NUM_FRESH = 3, 2500
 """Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
@@ -125,7 +127,8 @@ class Skeleton:
             settled = settle(network, x, y, precision.noise, precision.unit)
             network, level = settled.network, settled.level
             rough = level > EXPLAINED
-            if level > SETTLED and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
+            enough = SETTLED if network.num_parameters > SMALL else 0.0
+            if level > enough and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
                 network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, precision.noise, precision.unit)
             if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
@@ -148,12 +151,20 @@ class Skeleton:
         noise, unit = problem.precision.noise, problem.precision.unit
         if rough:
             network = polish_weighted(network, x, y, 1.0, max_steps=60, damping=1e-6).network
+        num_near = len(x)
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
         accuracy = answer_accuracy(network, x, noise, unit)
-        # far out the window of a unit is too narrow for a correction to be small in it
-        misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
-        sound = misses <= OUTLIER * np.median(misses)
-        return polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4).network
+        for (
+            outlier
+        ) in OUTLIERS:  # far out the window of a unit is too narrow for a correction to be small in it
+            misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
+            sound = misses <= outlier * max(float(np.median(misses)), 1.0)
+            sound[:num_near] = True
+            fit = polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4)
+            network = fit.network
+            if fit.rms <= SETTLED:
+                break
+        return network
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
