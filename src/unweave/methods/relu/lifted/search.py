@@ -31,6 +31,8 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
+GOAL = 40.0
+"""Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 POOR = 1e-6
@@ -396,9 +398,9 @@ def search_two_layers(
                 wrong = search.ask_fresh(int(np.clip(search.network.num_parameters / 2, 300, 3000)))
                 say(f"  fresh wrong {wrong:.4f}")
                 if wrong == 0:
-                    search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)
+                    search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
                     if search.information is not None and search.drop_flagged(search.information):
-                        search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)
+                        search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
                     if search.wrong == 0:
                         return search
                 search.sharpen()
