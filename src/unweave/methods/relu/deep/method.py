@@ -44,11 +44,13 @@ class ReluDeep:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Every hidden layer and the output layer, as far as they show."""
-        rng = problem.rng("relu lines")  # the questions of one hidden layer, already answered, come first
-        with meter.stage("lines"):
-            inquiry = open_inquiry(meter, problem.precision, rng)
+        inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
+        two = ReluLayers().try_two(inquiry, problem, rng)
+        if two is not None:
+            return two
+        inquiry, rng = self._begin(meter, problem)
         pool = Pool(inquiry, rng)
         best: list[Recovered] = []
         try:
@@ -70,6 +72,12 @@ class ReluDeep:
         if found.top is None and found.known.depth <= 1:
             return ReluLayers().recover(meter, problem)
         return describe(inquiry, found)
+
+    def _begin(self, meter: Meter, problem: Problem) -> tuple[Inquiry, np.random.Generator]:
+        """The questions of one hidden layer, already answered, come first."""
+        rng = problem.rng("relu lines")
+        with meter.stage("lines"):
+            return open_inquiry(meter, problem.precision, rng), rng
 
     def _first_line(self, pool: Pool) -> None:
         """The line that one hidden layer was looked for on, measured in the same way."""
