@@ -53,6 +53,8 @@ MARGIN, COARSE_MARGIN = 0.02, 0.08
 """Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
 SMALL = 60
 """Units up to which fits by exact steps come first."""
+ACTIVE, INSIDE = 2.5, 8.0
+"""Radius of points near the origin, in arguments of a typical unit, and how many to begin with, for each weight."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 MISSED = "a unit of the first layer was missed on this circle"
@@ -108,6 +110,7 @@ class _Run:
         self.sight = Sight(meter, problem.precision, act.get(self.candidates[0]), rng, reach)
         self.hopeless = False
         self.num_units = 0
+        self._few_vertices = False
         self._rows: np.ndarray | None = None
 
     def row_scales(self) -> np.ndarray | None:
@@ -143,6 +146,10 @@ class _Run:
             )
         self.num_units = len(layer.rows)
         top = self._top(layer, deep)
+        if top.network is None and self._few_vertices:
+            top = self._inside(layer)
+            if top.network is not None:
+                return self._conclude(top.network, 0.0, top)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         found = read_through(self.sight, layer, top.network)
@@ -251,7 +258,39 @@ class _Run:
             deadline=self.deadline,
             shallow=not first,
         )
+        self._few_vertices = not pool.can_grow and not self.sight.coarse
         return replace(deeper, attempts=top.attempts + deeper.attempts)
+
+    def _inside(self, layer: FirstLayer) -> Top:
+        """The whole network from points near the origin, by students that start from the rows seen from afar.
+
+        For deep networks on few first-layer units, which have too few vertices.
+        """
+        size, rng = self.meter.input_size, self.sight.rng
+        radius = ACTIVE * np.sqrt(size) / float(np.median(np.linalg.norm(layer.rows, axis=1)))
+
+        def buy(num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            num_points = int(max(min(num_points, self.meter.ledger.left - 200), 0))
+            x = rng.standard_normal((num_points, size))
+            x *= (
+                radius * np.sqrt(rng.uniform(size=(num_points, 1))) / np.linalg.norm(x, axis=1, keepdims=True)
+            )
+            with self.meter.stage("points near the origin"):
+                return x, self.meter.ask(x) if num_points else np.zeros((0, self.meter.output_size))
+
+        hidden = self.problem.hidden
+        first = INSIDE * layer.rows.size / self.meter.output_size
+        return peel(
+            Pool(*buy(int(first)), buy),
+            self.sight.activation,
+            hidden=None if hidden is None else hidden[1:],
+            max_depth=self.problem.max_depth,
+            noise=self.sight.noise,
+            rng=rng,
+            deadline=self.deadline,
+            shallow=False,
+            first=(layer.rows, np.zeros(len(layer.rows))),
+        )
 
     def _affine(self, patterns, values, more_patterns, more_values) -> Top:
         """The affine map through the plateaus, if it predicts further vertices."""
