@@ -5,8 +5,8 @@
     python benchmarks/saturating.py --only "float32"  classes whose name contains this
 
 Activation, widths and depth are not given. *Complete* means: identified, and every parameter to the tolerance of its
-class after alignment; a trial that says "identified" with an error a thousand times larger is a false claim. Seconds are
-those of the process, not of the clock. Networks: He weights with biases N(0, 0.01), torch's own initialisation, or
+class after alignment; a trial that says "identified" with an error a thousand times larger is a false claim. Seconds
+are those of the process, not of the clock. Networks: He weights with biases N(0, 0.01), torch's own initialisation, or
 trained (Adam, a regression on normal inputs; digits).
 """
 

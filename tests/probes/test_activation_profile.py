@@ -19,4 +19,4 @@ def test_the_right_activation_has_the_least_residual(name, noise):
         answers = (answers + noise * rng.standard_normal(len(h)))[:, None]
         residuals = rank_activations(REACH, answers, ["tanh", "erf"])
         assert min(residuals, key=lambda a: residuals[a]) == name
-        assert residuals[name] < 0.1 * max(residuals.values())
+        assert residuals[name] < 0.5 * max(residuals.values())

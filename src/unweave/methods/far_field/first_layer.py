@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.methods.far_field.sight import Sight
+from unweave.probes.activation_profile import REACH, fit_shape
 from unweave.probes.far_circle import Circle, Crossing
 from unweave.probes.far_rows import (
     Reading,
@@ -87,6 +88,20 @@ def read_first_layer(
     if kept and not pending:
         plateaus = stairs, np.array([readings[0].crossing.before, *(r.crossing.after for r in readings)])
     return FirstLayer(readings, rows, tangents, basis, stairs[:-1], plateaus, len(pending))
+
+
+def scale_rows(sight: Sight, layer: FirstLayer) -> np.ndarray:
+    """The rows in their true lengths, from a profile across each crossing; under an unknown top only their directions
+    are known before.
+    """
+    lengths = []
+    for reading, tangent in zip(layer.readings, layer.tangents, strict=True):
+        width = reading.crossing.width
+        points = reading.base + REACH[:, None] * width * tangent
+        shape = fit_shape(REACH, sight.meter.ask(points), sight.activation)
+        lengths.append(abs(shape.slope) / width)
+    along = np.sum(layer.rows * layer.tangents, axis=1)
+    return layer.rows * (np.array(lengths) / np.where(along == 0, 1.0, np.abs(along)))[:, None]
 
 
 def _uncover(sight: Sight, circle: Circle, crossings: list[Crossing]) -> list[Crossing]:

@@ -31,13 +31,13 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
-from unweave.methods.far_field.first_layer import FirstLayer, read_first_layer
+from unweave.methods.far_field.first_layer import FirstLayer, read_first_layer, scale_rows
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.methods.far_field.union import join_circles
-from unweave.probes.activation_profile import ask_profile, rank_activations
+from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_vertices import choose_vertices, wander
 from unweave.probes.growth import Growth
@@ -184,14 +184,19 @@ class _Run:
             )
 
     def _choose_activation(self, circle: Circle, crossings: list[Crossing]) -> None:
-        """The activation whose profile suits the strongest crossing best."""
+        """From the tail of the strongest crossing, or, where that drowns in the noise, from its whole profile."""
         if len(self.candidates) == 1:
             return
         strongest = max(crossings, key=lambda c: float(np.linalg.norm(c.jump)))
         with self.meter.stage("activation"):
-            places, answers = ask_profile(self.meter.ask, circle, strongest)
-        residuals = rank_activations(places, answers, self.candidates)
-        self.sight = replace(self.sight, activation=act.get(min(residuals, key=lambda a: residuals[a])))
+            if self.sight.coarse:
+                residuals = rank_activations(*ask_profile(self.meter.ask, circle, strongest), self.candidates)
+                chosen = min(residuals, key=lambda name: residuals[name])
+            else:
+                gaussian = has_gaussian_tail(self.meter.ask, circle, strongest, self.sight.noise)
+                chosen = "erf" if gaussian else "tanh"
+        if chosen in self.candidates:
+            self.sight = replace(self.sight, activation=act.get(chosen))
 
     def _looks_affine(self, circle: Circle, crossings: list[Crossing]) -> bool:
         """One hidden layer: values at a plateau and at its antipode have the same sum everywhere."""
@@ -267,7 +272,9 @@ class _Run:
         For deep networks on few first-layer units, which have too few vertices.
         """
         size, rng = self.meter.input_size, self.sight.rng
-        radius = ACTIVE * np.sqrt(size) / float(np.median(np.linalg.norm(layer.rows, axis=1)))
+        with self.meter.stage("profiles"):
+            rows = scale_rows(self.sight, layer)
+        radius = ACTIVE * np.sqrt(size) / float(np.median(np.linalg.norm(rows, axis=1)))
 
         def buy(num_points: int) -> tuple[np.ndarray, np.ndarray]:
             num_points = int(max(min(num_points, self.meter.ledger.left - 200), 0))
@@ -279,7 +286,7 @@ class _Run:
                 return x, self.meter.ask(x) if num_points else np.zeros((0, self.meter.output_size))
 
         hidden = self.problem.hidden
-        first = INSIDE * layer.rows.size / self.meter.output_size
+        first = INSIDE * rows.size / self.meter.output_size
         return peel(
             Pool(*buy(int(first)), buy),
             self.sight.activation,
@@ -289,7 +296,7 @@ class _Run:
             rng=rng,
             deadline=self.deadline,
             shallow=False,
-            first=(layer.rows, np.zeros(len(layer.rows))),
+            first=(rows, np.zeros(len(rows))),
         )
 
     def _affine(self, patterns, values, more_patterns, more_values) -> Top:
