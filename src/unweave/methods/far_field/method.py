@@ -31,7 +31,8 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
-from unweave.methods.far_field.first_layer import FirstLayer, read_first_layer, scale_rows
+from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer
+from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.sight import Sight
@@ -39,7 +40,7 @@ from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.methods.far_field.union import join_circles
 from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
-from unweave.probes.far_vertices import choose_vertices, wander
+from unweave.probes.far_vertices import choose_vertices
 from unweave.probes.growth import Growth
 from unweave.solve.weighted import relative_errors, weighted_polish
 from unweave.students.overwide import Pool
@@ -53,8 +54,6 @@ MARGIN, COARSE_MARGIN = 0.02, 0.08
 """Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
 SMALL = 60
 """Units up to which fits by exact steps come first."""
-ACTIVE, INSIDE = 2.5, 8.0
-"""Radius of points near the origin, in arguments of a typical unit, and how many to begin with, for each weight."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 MISSED = "a unit of the first layer was missed on this circle"
@@ -147,7 +146,7 @@ class _Run:
         self.num_units = len(layer.rows)
         top = self._top(layer, deep)
         if top.network is None and self._few_vertices:
-            top = self._inside(layer)
+            top = fit_inside(self.sight, layer, self.problem, self.deadline)
             if top.network is not None:
                 return self._conclude(top.network, 0.0, top)
         if top.network is None:
@@ -232,7 +231,7 @@ class _Run:
             known.update((p > 0).tobytes() for p in patterns)
         if not deep:
             return self._affine(patterns, values, *buy(6))
-        if self._misses_a_unit(layer):
+        if misses_a_unit(self.sight, layer):
             return Top(None, np.inf, len(patterns), MISSED)
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
         two = hidden is not None and len(hidden) == 2
@@ -266,39 +265,6 @@ class _Run:
         self._few_vertices = not pool.can_grow and not self.sight.coarse
         return replace(deeper, attempts=top.attempts + deeper.attempts)
 
-    def _inside(self, layer: FirstLayer) -> Top:
-        """The whole network from points near the origin, by students that start from the rows seen from afar.
-
-        For deep networks on few first-layer units, which have too few vertices.
-        """
-        size, rng = self.meter.input_size, self.sight.rng
-        with self.meter.stage("profiles"):
-            rows = scale_rows(self.sight, layer)
-        radius = ACTIVE * np.sqrt(size) / float(np.median(np.linalg.norm(rows, axis=1)))
-
-        def buy(num_points: int) -> tuple[np.ndarray, np.ndarray]:
-            num_points = int(max(min(num_points, self.meter.ledger.left - 200), 0))
-            x = rng.standard_normal((num_points, size))
-            x *= (
-                radius * np.sqrt(rng.uniform(size=(num_points, 1))) / np.linalg.norm(x, axis=1, keepdims=True)
-            )
-            with self.meter.stage("points near the origin"):
-                return x, self.meter.ask(x) if num_points else np.zeros((0, self.meter.output_size))
-
-        hidden = self.problem.hidden
-        first = INSIDE * rows.size / self.meter.output_size
-        return peel(
-            Pool(*buy(int(first)), buy),
-            self.sight.activation,
-            hidden=None if hidden is None else hidden[1:],
-            max_depth=self.problem.max_depth,
-            noise=self.sight.noise,
-            rng=rng,
-            deadline=self.deadline,
-            shallow=False,
-            first=(rows, np.zeros(len(rows))),
-        )
-
     def _affine(self, patterns, values, more_patterns, more_values) -> Top:
         """The affine map through the plateaus, if it predicts further vertices."""
         scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
@@ -308,15 +274,6 @@ class _Run:
             return Top(None, worst, len(patterns), MISSED)
         patterns = np.concatenate([patterns, more_patterns])
         return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
-
-    def _misses_a_unit(self, layer: FirstLayer, num_pairs: int = 12) -> bool:
-        """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""
-        directions, _ = choose_vertices(layer.rows, num_pairs, self.sight.rng, set())
-        others = wander(layer.rows, directions, self.sight.rng)
-        with self.meter.stage("vertices"):
-            answers = self.meter.ask(self.sight.radius * np.concatenate([directions, others]))
-        first, second = np.split(answers, 2)
-        return bool(np.any(np.abs(first - second) > 10 * self.sight.tolerance))
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""
