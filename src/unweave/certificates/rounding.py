@@ -5,8 +5,8 @@ error besides, ``step / sqrt(12)`` times the root of its leverage at that point;
 those it is another function.
 
 *The runner-up.* Two or three digits leave room for more than one kind of unit: a wider network of tanh units follows
-one unit of another kind to a hundredth. So every other activation of the family is fitted from the found network,
-at the same widths, to the answers the network was found from. If one of them keeps to all intervals as well, the answers
+one unit of another kind to a hundredth. So every other activation of the family is fitted from the found network, at
+the same widths, to the answers the network was found from. If one of them keeps to all intervals as well, the answers
 do not say which it is, and nothing is claimed.
 """
 

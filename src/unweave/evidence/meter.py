@@ -35,6 +35,10 @@ CERTIFICATE = "certificate"
 """The stage whose answers judge a network and are never evidence for one."""
 
 
+LARGEST_ANSWER = 1e150
+"""Larger answers cannot be squared, and count as infinite."""
+
+
 class Meter:
     """An oracle with a ledger, a domain and a memory.
 
@@ -258,10 +262,12 @@ class Meter:
                     f"{self.oracle.name} answered with shape {piece.shape}; "
                     f"expected {(len(batch), self.output_size)}"
                 )
-            if not np.all(np.isfinite(piece)):
-                bad = int((~np.isfinite(piece)).any(axis=1).sum())
+            usable = np.abs(piece) < LARGEST_ANSWER
+            if not np.all(usable):
+                bad = int((~usable).any(axis=1).sum())
+                what = f"more than {LARGEST_ANSWER:.0e}" if np.all(np.isfinite(piece)) else "NaN or infinity"
                 raise NotANumber(
-                    f"{self.oracle.name} answered NaN or infinity to {bad} of {len(piece)} questions; "
+                    f"{self.oracle.name} answered {what} to {bad} of {len(piece)} questions; "
                     f"restrict the domain (--radius, smaller than now)"
                 )
             done += len(piece)

@@ -87,7 +87,10 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
     names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
-    hidden = tuple(f"layer {layer}, unit {u}: its weight from unit {i} below never shows" for layer, u, i in found.open_entries)
+    hidden = tuple(
+        f"layer {layer}, unit {u}: its weight from unit {i} below never shows"
+        for layer, u, i in found.open_entries
+    )
     if top is None:
         network = Network(known.weights, known.biases, names, upper=UNKNOWN)
         return Finding(
@@ -95,11 +98,17 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
             reason=f"{known.depth} hidden layers are known, what stands above them is not",
             undetermined=(*hidden, "the scale of every row", f"everything above layer {known.depth}"),
         )
-    network = Network([*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"])
+    network = Network(
+        [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
+    )
     network = drop_idle_units(network)
     network = sharpen(inquiry, network)
     steady = tuple(f"layer {layer}, unit {u}: it is never seen to switch" for layer, u in found.steady)
-    wrong = f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing" if top.wrong.any() else ""
+    wrong = (
+        f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
+        if top.wrong.any()
+        else ""
+    )
     return Finding(network, reason=wrong, undetermined=(*hidden, *steady))
 
 

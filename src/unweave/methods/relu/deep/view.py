@@ -1,4 +1,4 @@
-"""What the pool shows of the next layer: its open kinks with features and Jacobians, and all lines in known features."""
+"""What the pool shows of the next layer: open kinks with features and Jacobians, and all lines in known features."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ class LayerView:
         self._explained = np.zeros(0, dtype=bool)
         self.free = np.zeros(0, dtype=bool)
         """Which measured open kinks no unit found so far explains."""
+        self.doubtful: list = []
+        """Candidates met too rarely to be sure, and the kinks of those that were asked about."""
+        self.asked_about: set[tuple[int, ...]] = set()
         self._rejected: dict[int, int] = {}
         self.update()
 
