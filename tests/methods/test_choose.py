@@ -30,7 +30,10 @@ def chosen(evidence: Evidence, input_size: int = 10, **traits) -> list[tuple[str
         ({**SATURATING, "reach": 5.0}, ["in-domain"]),
         ({"growth": Growth.UNSEEN, "piecewise_linear": False, "reach": 5.0}, ["in-domain"]),
         ({"growth": Growth.LINEAR, "piecewise_linear": True}, ["relu-lines", "relu-layers"]),
-        ({"growth": Growth.UNSEEN, "piecewise_linear": True, "reach": 2.0}, ["relu-lines", "relu-layers"]),
+        (
+            {"growth": Growth.UNSEEN, "piecewise_linear": True, "reach": 2.0},
+            ["relu-lines", "relu-lifted", "relu-layers"],
+        ),
         ({"growth": Growth.LINEAR, "activation": "leaky_relu(0.2)"}, ["relu-lines", "relu-layers"]),
         ({"two_valued": True, "growth": Growth.CONSTANT}, ["halfspaces"]),
         ({"growth": Growth.OTHER, "activation": "exp"}, ["in-domain"]),

@@ -27,7 +27,7 @@ _SKIPPED = ("InputLayer", "Dropout", "AlphaDropout", "GaussianNoise", "Flatten")
 def load_keras(path: Path, allow_pickle: bool) -> Any:
     """The model of a ``.keras`` or ``.h5`` file; lambdas, which are code, only if the user allows code."""
     try:
-        import keras
+        import keras  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise MissingExtra("keras", "keras") from error
     try:
@@ -50,7 +50,7 @@ def from_keras(
     domain: Domain | None = None,
 ) -> CallableOracle:
     """An oracle from a Keras model with one input and one output."""
-    import keras
+    import keras  # pyright: ignore[reportMissingImports]
 
     name = f"Keras model {model.name}"
     shape = model.input_shape
@@ -135,7 +135,7 @@ def _append(chain: LayerChain, layer: Any) -> None:
 
 def layer_epsilon() -> float:
     """The least standard deviation Keras divides by."""
-    import keras
+    import keras  # pyright: ignore[reportMissingImports]
 
     return keras.backend.epsilon() ** 2
 
@@ -184,6 +184,6 @@ def _detached(keras: Any, answers: Any) -> np.ndarray:
 
 
 def _host(variable: Any) -> np.ndarray:
-    import keras
+    import keras  # pyright: ignore[reportMissingImports]
 
     return keras.ops.convert_to_numpy(variable)

@@ -21,7 +21,7 @@ def from_tflite(
 ) -> CallableOracle:
     """An oracle from a ``.tflite`` file with one float input and one float output."""
     try:
-        from ai_edge_litert.interpreter import Interpreter
+        from ai_edge_litert.interpreter import Interpreter  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise MissingExtra("ai-edge-litert", "tflite") from error
     name = f"TFLite model {path.name}"

@@ -26,6 +26,8 @@ from unweave.solve.weighted import weighted_system
 
 MISMATCH, COARSE_MISMATCH = 1e-3, 0.1
 """Relative difference of the slopes along the circle from which on a unit is read beside its crossing."""
+TRUSTED, LIKELY = 0.995, 3.0
+"""Cosine between two readings of a row of coarse answers, and ratio of their lengths, within which they agree."""
 EXACT = 3e-10
 """Relative standard error above which a unit is read again."""
 OFFSETS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
@@ -43,6 +45,8 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
         if row.mismatch > limit:
             row, bases[i] = _read_beside(sight, reading, row, patterns[i], i, top, layer.basis, tangents[i])
         rows.append(row)
+    if sight.coarse:
+        rows = [_trust(row, seen, t) for row, seen, t in zip(rows, layer.rows, tangents, strict=True)]
     weights, bends = np.array([row.weights for row in rows]), np.array([row.bend for row in rows])
     if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
         return None
@@ -89,6 +93,19 @@ def _read_beside(sight, reading, row, pattern, unit, top, basis, tangent) -> tup
     arguments = solve_arguments(answers, pattern, unit, top, sight.activation, np.full(len(points), wanted))
     weights = basis @ (arguments[1:] - arguments[0]) / reading.step
     return replace(row, weights=weights, argument=float(arguments[0])), base
+
+
+def _trust(row: Row, seen: np.ndarray, tangent: np.ndarray) -> Row:
+    """A row of coarse answers, unless it differs from what was ``seen`` before the top was known: then that one, in
+    the length that the slope along the circle tells, if this is likely.
+    """
+    along = float(seen @ tangent)
+    factor = row.slope / along if along and np.isfinite(row.slope) else 1.0
+    factor = factor if 1 / LIKELY < factor < LIKELY else 1.0
+    size = np.linalg.norm(row.weights) * np.linalg.norm(seen)
+    if np.isfinite(size) and row.weights @ seen > TRUSTED * size and row.mismatch < COARSE_MISMATCH:
+        return row
+    return replace(row, weights=factor * seen, slope=factor * along)
 
 
 def _antipodes(sight, top, weights, biases, bases, arguments, signs, units=None) -> np.ndarray:

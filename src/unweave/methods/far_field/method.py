@@ -51,6 +51,8 @@ ROUGH = 1e-5
 MAX_CIRCLES = 3
 MARGIN, COARSE_MARGIN = 0.02, 0.08
 """Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
+SMALL = 60
+"""Units up to which fits by exact steps come first."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 MISSED = "a unit of the first layer was missed on this circle"
@@ -224,7 +226,8 @@ class _Run:
         two = hidden is not None and len(hidden) == 2
         top = Top(None, np.inf, len(patterns))
         # single outputs: students of equal output weights are worth a try, and need the fewest vertices
-        first = values.shape[1] == 1 and (hidden is None or two) and not self.sight.coarse
+        small = values.shape[1] == 1 and len(layer.rows) <= SMALL
+        first = small and (hidden is None or two) and not self.sight.coarse
         if first:
             top = fit_top(
                 pool,

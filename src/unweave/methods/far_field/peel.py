@@ -18,6 +18,7 @@ import numpy as np
 
 from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
+from unweave.solve.descend import End
 from unweave.solve.devices import fits_memory
 from unweave.students.effort import Candidate, Shape, choose_widths, widened
 from unweave.students.forms import Form
@@ -42,7 +43,7 @@ NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
 LAST = 4
 """Rounds of all depths once there are no more vertices."""
-PATIENCE, SHARE = 5.0, 0.25
+PATIENCE, SHARE = 5.0, 0.5
 """One student may take so many seconds, or this share of the time that is left."""
 
 
@@ -67,6 +68,7 @@ def peel(
     while not reason:
         patterns, values = pool.take(num_vertices)
         exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
+        before = len(attempts)
         for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
             if time.monotonic() > deadline:
                 reason = "the time limit was reached while fitting the layers above the first"
@@ -78,8 +80,10 @@ def peel(
             )
             attempts.append(attempt)
             plan.record(depth, attempt.rms)
-            if found is not None and found.minimal:
+            if found is not None and found.minimal and attempt.end is not End.TIME:
                 return _top(found, attempts, len(patterns))
+        if len(attempts) == before and not reason:
+            reason = f"no student fitted {before and attempts[-1].num_points:,} far vertices, wider ones exceed memory"
         if exhausted:
             reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
         growth = LARGE_GROWTH if values.size > LARGE else GROWTH

@@ -89,9 +89,9 @@ def fit_top(
             values = np.concatenate([values, pool.y[before:]])
         last = exhausted or len(patterns) >= max_vertices
         thorough = exhausted or (last and not deeper)
-        for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough):
+        for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough, deadline):
             if fit.end is End.STEPS and accept < fit.rms < PROMISING:
-                settings = Settings(target=accept / 3, max_steps=400, damping=1e-4)
+                settings = Settings(target=accept / 3, max_steps=400, damping=1e-4, deadline=deadline)
                 fit = fit_layout(layout, fit.parameters, patterns, values, settings=settings)
             if fit.rms > accept:
                 patterns, values, fit = _drop_outliers(layout, fit, patterns, values, accept)
@@ -155,14 +155,14 @@ def _drop_blemished(layout: Layout, fit: Minimum, patterns, values, accept: floa
     )
 
 
-def _students(patterns, values, activation, width, rng, accept, thorough):
+def _students(patterns, values, activation, width, rng, accept, thorough, deadline):
     """Fits of the students that this many vertices can support, cheapest first.
 
     ``thorough``, when no more vertices are to be had: every width that the answers overdetermine, more starts.
     """
     num_units, num_outputs = patterns.shape[1], values.shape[1]
     num_answers = values.size
-    settings = Settings(target=accept / 3, max_steps=150)
+    settings = Settings(target=accept / 3, max_steps=150, deadline=deadline)
     if num_outputs == 1:
         for m in [width] if width is not None else _equal_widths(len(patterns), num_units):
             for start in range(STARTS_EQUAL):

@@ -46,7 +46,7 @@ class ReluLines:
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def suits(self, traits: Traits) -> str | None:
-        return traits.why_kinked() if traits.candidates(self.serves) else None
+        return traits.why_kinked() if traits.exact and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find every unit of one hidden layer, its side and the output layer."""
@@ -115,11 +115,29 @@ class ReluLines:
 def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:
     """Whether the planes of one line, which crosses all of an unbounded domain's, fail at every point asked off it."""
     if _bounded(meter):
-        return False
+        return _few_confirmed(inquiry, model)
     x, answers = meter.transcript("lines")
     x, answers = x[:8], answers[:8]
     size = np.max(np.abs(answers), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
     return bool(np.all(np.max(np.abs(model(x) - answers), axis=1) > 1e-6 * size))
+
+
+def _few_confirmed(inquiry: Inquiry, model: RidgeSum) -> bool:
+    """Whether planes seen on one line of a bounded domain often do not show where others cross them."""
+    meter, planes = inquiry.meter, model.planes
+    rng = np.random.default_rng(7)
+    lines = draw_lines(meter.domain, 2, inquiry.input_size, rng)
+    kinks = find_kinks(inquiry, lines)
+    rates = lines.directions @ planes.normals.T
+    places = -(lines.origins @ planes.normals.T + planes.offsets) / np.where(rates == 0, 1e-300, rates)
+    crossed = (places > lines.low[:, None]) & (places < lines.high[:, None])
+    shown = np.zeros(places.shape, dtype=bool)
+    for i, found in enumerate(kinks):
+        seen = np.concatenate([found.positions, found.unresolved])
+        if len(seen):
+            apart = np.min(np.abs(seen[None] - places[i][:, None]), axis=1)
+            shown[i] = apart <= 1e-4 * lines.scale[i]
+    return bool(crossed.sum() >= 6 and np.sum(shown & crossed) < 0.8 * crossed.sum())
 
 
 def _bounded(meter: Meter) -> bool:

@@ -92,7 +92,7 @@ def recover(
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    served, failures, num_again = 0, {}, 0
+    served, failures, num_back, num_again = 0, {}, {}, 0
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -138,9 +138,11 @@ def recover(
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
-        if failures.get(depth, 0) >= 3:
-            if known.depth == depth and depth:
-                known = known.first(depth - 1)
+        if failures.get(depth, 0) >= 3:  # more of the same does not help: the layer below again, once
+            if num_back.get(depth, 0) or not depth:
+                break
+            num_back[depth] = 1
+            known = known.first(min(known.depth, depth - 1))
             failures[depth] = 1
     return best
 
@@ -286,10 +288,10 @@ def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> L
     a = sides.failed[rng.integers(len(sides.failed), size=num)]
     good = sides.spoke if len(sides.spoke) else extreme_points(known, num, pool.inquiry.meter.domain, rng)
     b = good[rng.integers(len(good), size=num)]
-    half = np.linalg.norm(b - a, axis=1) / 2
+    half = 0.49 * np.linalg.norm(b - a, axis=1)  # corners themselves lie on many borders
     apart = half > 1e-9
     a, b, half = a[apart], b[apart], half[apart]
-    borders = Lines((a + b) / 2, (b - a) / (2 * half[:, None]), -half, half, half)
+    borders = Lines((a + b) / 2, 0.49 * (b - a) / half[:, None], -half, half, half)
     return join_lines(others.take(np.arange(2)), borders)
 
 

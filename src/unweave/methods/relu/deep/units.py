@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate, attach, grow, grow_open, refit, supporters
+from unweave.methods.relu.deep.confirm import confirm, patterns_at
 from unweave.methods.relu.deep.entries import aim_lines
 from unweave.methods.relu.deep.membership import predict
 from unweave.methods.relu.deep.view import LayerView
@@ -21,6 +22,9 @@ def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidat
     kept: list[Candidate] = []
     for unit in units:
         judged = judge(view, unit, free)
+        if judged is None and not is_sure(unit.hits, unit.predicted):  # confirmed by asking: it stays while it hits
+            _, _, hit = predict(view, unit.row, unit.seen)
+            judged = replace(unit, hits=int(hit.sum()), predicted=len(hit)) if hit.mean() > 0.9 else None
         if judged is not None:
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)
@@ -30,6 +34,7 @@ def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidat
 
 def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
     """Units behind the open kinks, besides those already found."""
+    view.doubtful = []
     kept, free = update_units(view, units)
     for seed in np.argsort(view.row_error):
         if not free[seed] or not np.isfinite(view.row_error[seed]) or view.was_rejected(seed):
@@ -57,8 +62,30 @@ def find_units(view: LayerView, units: list[Candidate]) -> list[Candidate]:
             else:
                 view.reject(seed)
     kept = drop_facets(view, kept)
+    kept = confirm_doubtful(view, kept)
     _, free = update_units(view, kept)
     return kept
+
+
+def confirm_doubtful(view: LayerView, units: list[Candidate], most: int = 6) -> list[Candidate]:
+    """With candidates met on few lines whose zero sets show where the sure units stand differently."""
+    sure = [unit.row for unit in units if unit.whole and unit.hits >= 6]
+    if len(sure) < 2 or not view.known.depth:
+        return units
+    asked = 0
+    for unit in sorted(view.doubtful, key=lambda u: (-u.hits, -len(u.members))):
+        key = tuple(view.kinks[unit.members[:2]].tolist())
+        if key in view.asked_about or _known_already(unit, units) or asked >= most:
+            continue
+        own = patterns_at(view, view.x[unit.members], np.array(sure))
+        told = True if len(np.unique(own, axis=0)) >= 2 and unit.hits >= 3 else None
+        if told is None:
+            asked += 1
+            view.asked_about.add(key)
+            told = confirm(view, unit, np.array(sure))
+        if told:
+            units = [*units, unit]
+    return units
 
 
 def drop_facets(view: LayerView, units: list[Candidate]) -> list[Candidate]:
@@ -69,7 +96,7 @@ def drop_facets(view: LayerView, units: list[Candidate]) -> list[Candidate]:
     rows = np.array([unit.row for unit in sure])
     kept = []
     for unit in units:
-        if unit.hits < 12 and not (unit.whole and unit.hits >= 8):
+        if is_sure(unit.hits, unit.predicted) and unit.hits < 12 and not (unit.whole and unit.hits >= 8):
             line, t, hit = predict(view, unit.row, unit.seen)
             h = view.known.features(view.pool.lines.points(line[hit], t[hit]))
             patterns = np.unique(h @ rows[:, :-1].T + rows[:, -1] > 0, axis=0)
@@ -90,9 +117,18 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
         if np.linalg.norm(sharper - row) > 1e-2:
             break
         row = sharper
-    _, _, hit = predict(view, row, seen)
+    line, t, hit = predict(view, row, seen)
     if not is_sure(int(hit.sum()), len(hit)):
+        if 2 <= hit.sum() and hit.all() and len(candidate.members) >= 2 and seen.sum() >= 4:
+            view.doubtful.append(replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit)))
         return None
+    mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
+    if len(mine):
+        places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+        sharper = refit(view, row, seen, mine, np.setdiff1d(places, view.kinks[mine]))
+        if np.linalg.norm(sharper - row) < 1e-3:
+            row = sharper
+            _, _, hit = predict(view, row, seen)
     result = replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit))
     if seen.all():
         return result

@@ -14,11 +14,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.algebra.signs import solve_signs
 from unweave.core.domains import Domain
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.units import Unit
 
+SIGN_ERROR = 1e-6
+"""Largest error of an affine part, relative to its unit, with which signs are still told by their sum alone."""
 SAME = 0.02
 """How far the sizes of all signs may scatter around one value for them to be signs."""
 
@@ -36,15 +39,28 @@ class Assembly:
 
 
 def assemble(
-    planes: Planes, units: list[Unit], x: np.ndarray, y: np.ndarray, bars: np.ndarray, domain: Domain
+    planes: Planes,
+    units: list[Unit],
+    x: np.ndarray,
+    y: np.ndarray,
+    bars: np.ndarray,
+    domain: Domain,
+    *,
+    free: bool = False,
 ) -> Assembly:
-    """The network whose ridge sums these are, its output layer from the answers ``y`` to ``x``."""
+    """The network whose ridge sums these are, its output layer from the answers ``y`` to ``x``.
+
+    ``free``, in a bounded domain: nothing is concluded about sides, and affine rests are taken as they come.
+    """
     d, m1, m2 = x.shape[1], len(planes), len(units)
     bounded = not np.isinf(domain.reach(d))
-    ratios, leak, plain = orient_first(planes, units)
+    ratios, leak, plain = (np.ones(m1), 0.0, False) if free else orient_first(planes, units)
     lam = (1 + leak) / (1 - leak)
     sides = np.where(ratios < 0, -1.0, 1.0)
-    beta, rest = _complete(planes, units, sides, lam)
+    if free:
+        beta, rest, constants = _keep_signs(planes, units, x, sides)
+    else:
+        beta, rest, constants = _complete(planes, units, sides, lam)
     rows1, biases1 = sides[:, None] * planes.normals, sides * planes.offsets
     scale = np.linalg.norm(np.array([u.gamma[:d] for u in units]), axis=1)
     extra, shares = (
@@ -58,13 +74,11 @@ def assemble(
     height = 1.1 * _largest(domain, extra) + 1.0 if len(extra) else np.zeros(0)
     weights1, offsets1 = np.vstack([rows1, extra]), np.append(biases1, height)
     weights2 = np.hstack([2 / (1 - leak) * beta, shares])
-    constants = (
-        np.array([u.gamma[-1] for u in units]) - lam * beta @ (sides * planes.offsets) - shares @ height
-    )
+    constants = constants - shares @ height
     features = _leaky(x @ weights1.T + offsets1, leak)
     z = features @ weights2.T + constants
     outputs = np.array([u.output for u in units])
-    signs, r, plain_top = orient_second(z, outputs, features, y, bars, lam, bounded)
+    signs, r, plain_top = orient_second(z, outputs, features, y, bars, lam, bounded, free)
     columns = outputs * (1 - leak) ** -1.0  # phi bends by (1 - a) of its output weight
     weights2, constants = signs[:, None] * weights2, signs * constants
     columns = columns * 1.0
@@ -164,11 +178,16 @@ def orient_first(planes: Planes, units: list[Unit]) -> tuple[np.ndarray, float, 
     sizes = np.abs(solution[told])
     common = float(np.median(sizes)) if len(sizes) else 1.0
     plain = bool(len(sizes) and np.mean(np.abs(sizes / common - 1) < SAME) > 0.9 and common > 1 - SAME)
+    if not plain:
+        good = miss[owner] <= 1e3 * typical
+        found = solve_signs(a[good].T, b[good], SIGN_ERROR)
+        if found.signs is not None and found.determined.all():
+            return found.signs, 0.0, True
     leak = _short((common - 1) / (common + 1)) if plain else 0.0
     return solution, leak, plain
 
 
-def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool):
+def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool, free: bool):
     """Signs of the second layer; what is left linear in the features (inputs of the layer, outputs), or None."""
     n, k = y.shape
     m = z.shape[1]
@@ -179,7 +198,7 @@ def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool):
     solution = _robust(design, target.reshape(n * k, 1), w)[:, 0]
     signs = np.where(solution[:m] < 0, -1.0, 1.0)
     plain = bool(np.mean(np.abs(np.abs(solution[:m]) / lam - 1) < SAME) > 0.9)
-    if plain or not bounded:
+    if (plain and not free) or not bounded:
         return signs, None, plain
     total = _robust(np.hstack([features, np.ones((n, 1))]), target, 1 / bars)[:-1].T
     # sides for which the rest is of least rank: as few always active units as may be
@@ -205,12 +224,11 @@ def _least_rank(target: np.ndarray, atoms: np.ndarray, num_passes: int = 30) -> 
     return solution
 
 
-def _complete(
-    planes: Planes, units: list[Unit], sides: np.ndarray, lam: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _complete(planes: Planes, units: list[Unit], sides: np.ndarray, lam: float):
     """Weights on planes that all facets of a unit leave on one side, as far as its affine part tells; and what is left."""
     d = planes.normals.shape[1]
     beta, rest = np.array([u.beta for u in units]), np.zeros((len(units), d))
+    constants = np.array([u.gamma[-1] for u in units]) - lam * beta @ (sides * planes.offsets)
     for number, unit in enumerate(units):
         left = unit.gamma[:d] - lam * (unit.beta * sides) @ planes.normals
         # on its active side a plane's ridge is linear at all facets and lies in the affine part
@@ -220,9 +238,41 @@ def _complete(
             fitted = part @ planes.normals[active]
             if np.linalg.norm(left - fitted) <= 1e-3 * np.linalg.norm(unit.gamma[:d]):
                 beta[number, active] = part / (1 + lam) * sides[active]
+                constants[number] -= part @ planes.offsets[active]
                 left = left - fitted
         rest[number] = left
-    return beta, rest
+    return beta, rest, constants
+
+
+def _keep_signs(planes: Planes, units: list[Unit], x: np.ndarray, sides: np.ndarray):
+    """Weights that keep each unit's sign beyond planes its zero set never meets, and the affine rests with them.
+
+    Where the sign does not change, the size of such a weight shows nowhere: the layer above absorbs it.
+    """
+    d = x.shape[1]
+    heights = planes.heights(x)
+    beta, rest = np.array([u.beta for u in units]), np.zeros((len(units), d))
+    constants = np.zeros(len(units))
+    extended = np.hstack([x, np.ones((len(x), 1))])
+    for number, unit in enumerate(units):
+        hidden = np.flatnonzero(~unit.shown)
+        z = extended @ unit.gamma + np.abs(heights) @ beta[number]
+        beyond = heights[:, hidden] * unit.signs[hidden] < 0
+        steep = np.linalg.norm(unit.gamma[:d]) + np.abs(unit.beta).sum()
+        gamma = unit.gamma.copy()
+        for column, plane in enumerate(hidden):
+            near = np.argsort(
+                np.abs(heights[:, plane]) + 1e6 * (np.delete(beyond, column, axis=1).any(axis=1))
+            )[:15]
+            keep = np.sign(np.sum(np.sign(z[near]))) or 1.0
+            # beta (|u| - s u) is nothing on the side of the facets and grows beyond
+            beta[number, plane] = keep * steep
+            gamma -= (
+                keep * steep * unit.signs[plane] * np.append(planes.normals[plane], planes.offsets[plane])
+            )
+        rest[number] = gamma[:d] - (beta[number] * sides) @ planes.normals
+        constants[number] = gamma[-1] - (beta[number] * sides) @ planes.offsets
+    return beta, rest, constants
 
 
 def _low_rank(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:

@@ -112,7 +112,7 @@ def refit(
     if robust:
         limit = max(6.0, 4 * float(np.median(np.abs(residual))))
     cost, damping, steps = _cost(residual, limit), 1e-6, 0
-    first = float(np.sqrt(np.mean(residual**2)))
+    first = float(np.median(np.abs(residual)))
     for steps in range(1, max_steps + 1):
         weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
         solve = _expand(stack, p, x, bars, residual, weights, which)
@@ -137,7 +137,7 @@ def refit(
             lower = max(6.0, 4 * float(np.median(np.abs(residual))))
             limit = min(limit, lower)
             cost = _cost(residual, limit)
-        hopeless = steps >= HOPELESS and np.sqrt(np.mean(residual**2)) > max(0.3 * first, 100.0)
+        hopeless = steps >= HOPELESS and np.median(np.abs(residual)) > max(0.3 * first, 100.0)
         settled = gain < 1e-3 and float(np.median(np.abs(residual))) > 0.9 * typical
         if (settled and steps > 2) or hopeless or time.monotonic() > deadline:
             break

@@ -31,6 +31,8 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
+POOR = 1e-6
+"""Typical relative miss of an assembled network above which its sides are in doubt."""
 ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
 FLOPS = 2e10
@@ -180,6 +182,14 @@ class Search:
             self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], self.domain, rough=rough)
         elif self.units:
             self.assembly = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain)
+            if (
+                not np.isinf(self.domain.reach(x.shape[1]))
+                and self._typical(self.assembly) > POOR / self.inquiry.relative
+            ):
+                loose = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain, free=True)
+                self.say(f"  free form: {self._typical(self.assembly):.1e} -> {self._typical(loose):.1e}")
+                if self._typical(loose) < 0.1 * self._typical(self.assembly):
+                    self.assembly = loose
         else:
             return
         network = self.assembly.network
@@ -191,6 +201,9 @@ class Search:
         )
         self.network, self.wrong = network, float(np.mean(misses > BEYOND))
         self.sharpen()
+
+    def _typical(self, assembly: Assembly) -> float:
+        return float(np.median(self._misses(assembly.network, *self._answers())))
 
     def sharpen(self, max_passes: int = 3) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
