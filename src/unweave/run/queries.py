@@ -55,6 +55,10 @@ class Asking:
         return self.meter
 
     @property
+    def input_size(self) -> int:
+        return self.meter.input_size
+
+    @property
     def ledger(self) -> Ledger:
         return self.meter.ledger
 
