@@ -219,3 +219,15 @@ def test_labels_that_the_units_do_not_explain_are_not_claimed(seed):
     assert not found.identified
     assert found.certificate is None or found.certificate.num_points == 68
     assert found.network is None or any("contradict" in part for part in found.undetermined)
+
+
+def test_a_progress_that_raises_does_not_end_learning():
+    truth = random_network((3, 2, 1), "tanh", 1)
+    x = np.random.default_rng(0).standard_normal((200, 3))
+
+    def progress(*what):
+        raise ValueError("no screen")
+
+    found = learn(x, truth(x), activation="tanh", progress=progress)
+    assert found.identified
+    assert any("progress raised ValueError" in warning for warning in found.warnings)
