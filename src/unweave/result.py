@@ -278,7 +278,7 @@ class Identification:
     def _what_could_hide(self) -> list[str]:
         """How rare a unit the search for disagreement may have missed, where there was one."""
         search = None if self.certificate is None else self.certificate.check("search for disagreement")
-        return [search.words] if search is not None and search.words else []
+        return [search.words] if search is not None and search.needed and search.words else []
 
 
 def load(path: str | os.PathLike[str]) -> Identification:
