@@ -11,7 +11,10 @@ import unweave
 from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.far_view import FarView
+from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
+from unweave.methods.registry import entries
+from unweave.methods.served import SERVED
 from unweave.methods.skeleton.places import find_place
 from unweave.methods.skeleton.profiles import CANDIDATES, fit_profile, name_elu
 from unweave.methods.skeleton.quiet import add_quiet_unit
@@ -122,6 +125,26 @@ def test_a_quiet_unit_is_found_in_the_rest():
     grown = add_quiet_unit(Meter(resolve(truth)), without, np.random.default_rng(1))
     assert grown is not None
     assert unweave.compare(truth, grown).max_relative_error < 1e-3
+
+
+def test_a_unit_that_is_always_on_far_out_is_found():
+    truth = as_torch_initialises((6, 8, 6, 1), ["silu", "silu"], seed=11)
+    weights = [w.copy() for w in truth.weights]
+    weights[1][3] = np.abs(weights[1][3])
+    truth = Network(weights, truth.biases, truth.activations)
+    found = unweave.identify(truth)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
+def test_the_table_of_activations_is_what_methods_declare():
+    declared = {entry.name: entry.load().serves for entry in entries(Evidence.QUERIES)}
+    assert set(SERVED) == set(declared)
+    for name, serves in declared.items():
+        listed = SERVED[name].split("; ")[0].split(", ")
+        named = () if name == "in-domain" else serves.when_named
+        assert set(listed) == {*serves.activations, *named}
+        assert all(act.get(activation) for activation in listed)
 
 
 def test_a_view_from_afar_keeps_one_ledger():

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from unweave.cli.options import NOWHERE, AllowPickle, Flag, Outputs, Quiet, parse_domain, parse_numbers
 from unweave.cli.served import ServedOptions
+from unweave.methods.served import served_lines
 
 _PLAIN = ServedOptions()
 
@@ -42,7 +43,7 @@ def identify(
         An .onnx file, a saved network (.safetensors, .npz), module:attribute or file.py:attribute, or the
         address of a served model: http://host:port/v2/models/NAME.
     activation
-        The hidden activation, such as tanh, relu, gelu or softplus(10); auto tries the known ones.
+        The hidden activation, such as tanh, relu, gelu or softplus(10); auto tries the known ones. {served}
     hidden
         Widths of the hidden layers, comma separated: 30,9. Found when not given.
     budget
@@ -91,3 +92,9 @@ def identify(
             journal=journal,
         )
     return outputs.write(found)
+
+
+assert identify.__doc__ is not None
+identify.__doc__ = identify.__doc__.replace(
+    "{served}", f"What each method serves: {'. '.join(served_lines())}."
+)

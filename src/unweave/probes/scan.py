@@ -174,7 +174,7 @@ def _resolve(line: _Line, scale: float, window: float) -> list[float]:
         gaps.append((t[runs[-1].last], t[-1]))
         questions += _between(t, values, bars, runs[-1].last - 1, len(t) - 1, scale, window)
     line.found, line.gaps = found, gaps
-    return sorted(set(questions) - set(t.tolist()))
+    return sorted({q for q in questions if np.isfinite(q)} - set(t.tolist()))
 
 
 def _meet(t, values, bars, left: Run, right: Run, scale: float, window: float):

@@ -225,8 +225,8 @@ class _Run:
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
         two = hidden is not None and len(hidden) == 2
         top = Top(None, np.inf, len(patterns))
-        # single outputs: students of equal output weights are worth a try, and need the fewest vertices
-        small = values.shape[1] == 1 and len(layer.rows) <= SMALL
+        # two layers are the likeliest, and their students need the fewest vertices
+        small = len(layer.rows) <= SMALL
         first = small and (hidden is None or two) and not self.sight.coarse
         if first:
             top = fit_top(

@@ -44,6 +44,8 @@ UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the
 
 LARGE = 2500
 """Weights of both hidden layers beyond which a stack is refined once only."""
+PILOTS, MOST_FAILED = 8, 1
+"""Kinks that are traced first where the network may be deeper, and how many of them may fail in one of two layers."""
 HOPELESS = 0.9
 """Where this share of fresh points contradicts the stack twice in a row and no unit is new, a first-layer plane is
 missing."""
@@ -96,6 +98,40 @@ class ReluLayers:
                 break
         return finding
 
+    def try_two(self, inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> Finding | None:
+        """The whole network where it has two hidden layers; None, for few questions, where it has more."""
+        first = find_first_layer(inquiry, rng)
+        if not len(first.planes) or not len(first.deeper):
+            return None
+        with inquiry.meter.stage("first layer"):
+            first = sharpen_first_layer(inquiry, first, rng)
+        pilots = self._trace_pilots(inquiry, first, rng)
+        if pilots is None:
+            return None
+        deadline = time.monotonic() + problem.within(self.max_seconds)
+        finding = self._attempt(inquiry, first, rng, deadline, problem.suspects, pilots)
+        whole = finding.network is not None and not finding.reason and not finding.undetermined
+        return finding if whole else None
+
+    def _trace_pilots(
+        self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator
+    ) -> SecondLayer | None:
+        """Units behind a few kinks; None where these do not come out whole and show elsewhere: it is deeper."""
+        planes, kinks = first.planes, first.deeper
+        few = kinks.take(np.argsort(kinks.errors)[:PILOTS])
+        with inquiry.meter.stage("second layer"):
+            if _independent(planes):
+                units, orientation = read_active_weights(planes, few, [], np.zeros(len(planes)))
+                measure_crossings(inquiry, planes, units, rng)
+            else:
+                units = self._trace_units(inquiry, planes, few, [], rng)
+                orientation = orient_first_layer(planes, units)
+        found, predicted, _ = audit(units, planes, first.lines, first.kinks)
+        sound = [unit.known.all() and 4 * found[i] >= 3 * predicted[i] for i, unit in enumerate(units)]
+        if len(units) - sum(sound) > MOST_FAILED or not any(sound):
+            return None
+        return SecondLayer([unit for unit, good in zip(units, sound, strict=True) if good], orientation)
+
     def _attempt(
         self,
         inquiry: Inquiry,
@@ -103,13 +139,17 @@ class ReluLayers:
         rng: np.random.Generator,
         deadline: float,
         suspects: np.ndarray | None,
+        second: SecondLayer | None = None,
     ) -> Finding:
-        second = SecondLayer([], np.zeros(len(first.planes)))
+        if second is None:
+            second = SecondLayer([], np.zeros(len(first.planes)))
         second = self._add_units(inquiry, first, first.deeper, second, rng)
         if not second.units or not _mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         count = len(first.planes) * (inquiry.input_size + len(second.units))
-        large = count > LARGE  # least squares in every parameter is dear: once, at the end, if it can be avoided
+        large = (
+            count > LARGE
+        )  # least squares in every parameter is dear: once, at the end, if it can be avoided
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not large)
         wrong, num_hopeless, most = 1.0, 0, 0
         for _ in range(self.max_rounds):
@@ -119,9 +159,7 @@ class ReluLayers:
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
-                stack = fit_stack(
-                    inquiry, first.planes, complete.units, second.orientation, refine=not large
-                )
+                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=not large)
             wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
             refined = not large
             if large and len(complete.units) == len(second.units) and (not wrong or len(kinks) <= 1):

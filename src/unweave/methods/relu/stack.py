@@ -60,7 +60,7 @@ class Stack:
             reason="" if clean else NOT_TWO,
             warnings=self.warnings,
             undetermined=self.undetermined + rare,
-            details=self.details,
+            details={**self.details, "always_on": self.always_on},
         )
 
 

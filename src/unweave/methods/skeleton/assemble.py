@@ -83,5 +83,5 @@ def _unknown(layer: int, misfits: dict[str, float]) -> str:
     best = min(misfits, key=lambda name: misfits[name])
     return (
         f"the activation of layer {layer + 1} is none of {', '.join(misfits)}: the windows differ from the nearest, "
-        f"{best}, by {10.0 ** misfits[best]:.0e} times the accuracy of the answers"
+        f"{best}, by {10.0 ** misfits[best]:.0e} times the accuracy of the answers; name another with activation="
     )

@@ -25,6 +25,7 @@ from unweave.methods.skeleton.assemble import assemble
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.methods.skeleton.steady import orient_with_rest, split_rest
 from unweave.probes.growth import Growth
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
@@ -41,9 +42,11 @@ SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
 EXPLAINED = 1e8
 """... and above so many a unit is missing."""
+SMALL = 1000
+"""Parameters up to which they are all fitted again in any case."""
 MOST_PARAMETERS = 3500
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
-OUTLIER = 1e3
+OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
 NUM_ATTEMPTS, NUM_FRESH = 3, 2500
 """Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
@@ -83,12 +86,21 @@ class Skeleton:
         skeleton = Network(
             far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
         )
-        rng = problem.rng("windows")
+        rng, rest = problem.rng("windows"), None
+        if far.details.get("always_on"):
+            skeleton, rest = split_rest(skeleton, far.details["always_on"])
         with meter.stage("windows"):
             found = assemble(meter, skeleton, problem, RADIUS, rng)
         if found.network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        network, level = self._settle(meter, problem, found.network, attempt, rng)
+        network = found.network
+        if rest is not None:
+            lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
+            oriented = orient_with_rest(
+                meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
+            )
+            network = network if oriented is None else oriented
+        network, level = self._settle(meter, problem, network, attempt, rng)
         missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
@@ -114,8 +126,10 @@ class Skeleton:
         for number in range(NUM_QUIET + 1):
             settled = settle(network, x, y, precision.noise, precision.unit)
             network, level = settled.network, settled.level
-            if EXPLAINED > level > SETTLED and network.num_parameters <= MOST_PARAMETERS:
-                network = self._polish(meter, network, x, y, problem, rng)
+            rough = level > EXPLAINED
+            enough = SETTLED if network.num_parameters > SMALL else 0.0
+            if level > enough and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
+                network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, precision.noise, precision.unit)
             if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
                 break
@@ -126,18 +140,31 @@ class Skeleton:
         return network, level
 
     def _polish(
-        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator
+        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool
     ) -> Network:
-        """Every parameter, on answers already paid for."""
-        far_x, far_y = meter.transcript()
+        """Every parameter, on answers already paid for; near the origin alone while a unit is known roughly."""
+        near_x, near_y = meter.transcript("quiet units")
+        x, y = np.concatenate([x, near_x]), np.concatenate([y, near_y])
+        far_x, far_y = meter.transcript("lines", "first layer", "second layer", "fresh points")
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
+        noise, unit = problem.precision.noise, problem.precision.unit
+        if rough:
+            network = polish_weighted(network, x, y, 1.0, max_steps=60, damping=1e-6).network
+        num_near = len(x)
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
-        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
-        # far out the window of a unit is too narrow for a correction to be small in it
-        misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
-        sound = misses <= OUTLIER * np.median(misses)
-        return polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4).network
+        accuracy = answer_accuracy(network, x, noise, unit)
+        for (
+            outlier
+        ) in OUTLIERS:  # far out the window of a unit is too narrow for a correction to be small in it
+            misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
+            sound = misses <= outlier * max(float(np.median(misses)), 1.0)
+            sound[:num_near] = True
+            fit = polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4)
+            network = fit.network
+            if fit.rms <= SETTLED:
+                break
+        return network
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -20,7 +20,7 @@ MOST_NEW = 6
 
 @dataclass(frozen=True)
 class Candidate:
-    """A row of weights and bias, scale free; ``seen`` says which entries are known, ``members`` which kinks carry it."""
+    """A row of weights and bias, scale free; ``seen``: entries that are known, ``members``: kinks that carry it."""
 
     row: np.ndarray
     seen: np.ndarray

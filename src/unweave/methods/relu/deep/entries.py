@@ -19,7 +19,7 @@ def aim_lines(
     starts: np.ndarray,
     num: int = 1,
 ) -> Lines | None:
-    """Short lines across the zero set of ``row`` where ``feature`` is barely active and all other active entries are seen."""
+    """Short lines across the zero set of ``row`` where ``feature`` is barely active and other entries are seen."""
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size
     below = known.first(known.depth - 1)
     w, b = known.weights[-1][feature], known.biases[-1][feature]

@@ -179,3 +179,22 @@ def add_missing_units(pool: Pool, known: Known, top: Top, max_units: int = 3) ->
             break
         known, top = wider, better
     return known, top
+
+
+def drop_spare_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
+    """The last layer without units that the answers do not need, the one with the least output first."""
+    below = known.first(known.depth - 1)
+    rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
+    for unit in np.argsort(np.linalg.norm(top.coefficients[:-1], axis=1)):
+        left = np.delete(np.arange(len(rows)), np.flatnonzero(np.all(rows == known_row(known, unit), axis=1)))
+        if not len(left) or len(left) == len(rows):
+            continue
+        without = below.extended(rows[left], known.leaks[-1])
+        fit = fit_top(pool, without)
+        if not fit.wrong.any():
+            rows, top = rows[left], fit
+    return below.extended(rows, known.leaks[-1]), top
+
+
+def known_row(known: Known, unit: int) -> np.ndarray:
+    return np.append(known.weights[-1][unit], known.biases[-1][unit])

@@ -124,6 +124,7 @@ def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> Las
             return None
         bias = max(0.0, -float(np.min(z[:, chosen]))) * 1.01 + 1.0
         guessed = extra[order[:8]]
+    assert bias is not None
     num_same = int(np.sum(single & (low >= -1e-6)))
     signs = choices[chosen]
     out = np.vstack([rows[units] * signs[:, None], np.append(extra[chosen], bias)])

@@ -44,11 +44,13 @@ class ReluDeep:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Every hidden layer and the output layer, as far as they show."""
-        rng = problem.rng("relu lines")  # the questions of one hidden layer, already answered, come first
-        with meter.stage("lines"):
-            inquiry = open_inquiry(meter, problem.precision, rng)
+        inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
+        two = ReluLayers().try_two(inquiry, problem, rng)
+        if two is not None:
+            return two
+        inquiry, rng = self._begin(meter, problem)
         pool = Pool(inquiry, rng)
         best: list[Recovered] = []
         try:
@@ -71,6 +73,12 @@ class ReluDeep:
             return ReluLayers().recover(meter, problem)
         return describe(inquiry, found)
 
+    def _begin(self, meter: Meter, problem: Problem) -> tuple[Inquiry, np.random.Generator]:
+        """The questions of one hidden layer, already answered, come first."""
+        rng = problem.rng("relu lines")
+        with meter.stage("lines"):
+            return open_inquiry(meter, problem.precision, rng), rng
+
     def _first_line(self, pool: Pool) -> None:
         """The line that one hidden layer was looked for on, measured in the same way."""
         inquiry = pool.inquiry
@@ -87,7 +95,10 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
     names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
-    hidden = tuple(f"layer {layer}, unit {u}: its weight from unit {i} below never shows" for layer, u, i in found.open_entries)
+    hidden = tuple(
+        f"layer {layer}, unit {u}: its weight from unit {i} below never shows"
+        for layer, u, i in found.open_entries
+    )
     if top is None:
         network = Network(known.weights, known.biases, names, upper=UNKNOWN)
         return Finding(
@@ -95,11 +106,17 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
             reason=f"{known.depth} hidden layers are known, what stands above them is not",
             undetermined=(*hidden, "the scale of every row", f"everything above layer {known.depth}"),
         )
-    network = Network([*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"])
+    network = Network(
+        [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
+    )
     network = drop_idle_units(network)
     network = sharpen(inquiry, network)
     steady = tuple(f"layer {layer}, unit {u}: it is never seen to switch" for layer, u in found.steady)
-    wrong = f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing" if top.wrong.any() else ""
+    wrong = (
+        f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
+        if top.wrong.any()
+        else ""
+    )
     return Finding(network, reason=wrong, undetermined=(*hidden, *steady))
 
 

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.scan import scan_lines
 from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, join_lines
-
-from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.scan import scan_lines
 
 RANK = 1e-7
 """Singular values of a Jacobian below this share of the largest are zero."""
@@ -105,7 +104,7 @@ class Pool:
         self.kink_cells = np.vstack([self.kink_cells, np.full((m, 2), -1)])
 
     def take_pieces(self, numbers: np.ndarray, pieces: Pieces) -> None:
-        """Add the gradients that ``measure_planes`` has asked for beside the numbered kinks, all kinks of their lines."""
+        """Add the gradients that ``measure_planes`` asked for beside the numbered kinks, all kinks of their lines."""
         begin, place = len(self.cell_x), 0
         for m in numbers:
             piece = int(np.searchsorted(self._borders[self.line[m]], self.t[m]))
@@ -198,7 +197,7 @@ class Pool:
         self.normal_error[numbers] = np.where(good, relative, np.inf)
 
     def _measure_cells(self, keys: list[tuple[int, int]], known: Known) -> None:
-        """Gradients in the cells (line, piece): from a point of the scan, along a basis of what the known layers pass."""
+        """Gradients in the cells (line, piece): from a point of the scan, along a basis of what known layers pass."""
         assert self.lines is not None
         num, d, k = len(keys), self.input_size, self.inquiry.output_size
         centres, values, slopes = np.zeros((num, d)), np.zeros((num, k)), np.zeros((num, k))
@@ -241,7 +240,17 @@ class Pool:
                 if not len(pending):
                     break
                 passed = self._differences(
-                    pending, centres, values, steps, vt, rank, directions, slopes, slope_bars, gradients, errors
+                    pending,
+                    centres,
+                    values,
+                    steps,
+                    vt,
+                    rank,
+                    directions,
+                    slopes,
+                    slope_bars,
+                    gradients,
+                    errors,
                 )
                 pending = pending[~passed]
                 steps[pending] /= 8
@@ -249,7 +258,9 @@ class Pool:
         self.cell_gradient = np.concatenate([self.cell_gradient, gradients])
         self.cell_error = np.append(self.cell_error, errors)
 
-    def _differences(self, rows, centres, values, steps, bases, rank, directions, slopes, slope_bars, out, errors):
+    def _differences(
+        self, rows, centres, values, steps, bases, rank, directions, slopes, slope_bars, out, errors
+    ):
         """Forward differences along the basis of each cell; whether they reproduce the slope along the line."""
         owner = np.repeat(rows, rank[rows])
         which = np.concatenate([np.arange(r) for r in rank[rows]]) if len(rows) else np.zeros(0, dtype=int)

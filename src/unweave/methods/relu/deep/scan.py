@@ -59,7 +59,7 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         parts = replace(lines.take(owner[rows]), low=low[rows] + inset, high=high[rows] - inset)
         for row, found in zip(rows, find_kinks(inquiry, parts, num_nodes=2), strict=True):
             inner[int(row)] = found
-            at_low[row], at_high[row] = _ends(found, low[row], high[row])
+            at_low[row], at_high[row] = _ends(found)
         gap = np.max(np.abs(at_high[:-1] - at_low[1:]), axis=1)
         apart = together & (gap > SAFETY * 4 * (bar[:-1] + bar[1:]))
     return [
@@ -86,7 +86,7 @@ def _segments(lines: Lines, known: Known):
     return np.concatenate(owner), np.concatenate(low), np.concatenate(high)
 
 
-def _ends(found: Kinks, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
+def _ends(found: Kinks) -> tuple[np.ndarray, np.ndarray]:
     """Values at both ends of a searched segment."""
     order = np.argsort(found.asked)
     return found.answers[order[0]], found.answers[order[-1]]

@@ -28,7 +28,7 @@ MODEL = 1e-9
 def find_corners(
     known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and the clearance of the rows there."""
+    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and in how many."""
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size
     x = spread_points(domain, num_starts, d, rng, 0.6)
     if known.depth:
@@ -161,7 +161,11 @@ def vote_sides(
     x, ranks = find_corners(known, rows, pool)
     room = _room(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
-        if len(spoke) + len(failed) + len(dense) >= num_wanted or tried >= 3 * num_wanted or n - ranks[i] > max_missing:
+        if (
+            len(spoke) + len(failed) + len(dense) >= num_wanted
+            or tried >= 3 * num_wanted
+            or n - ranks[i] > max_missing
+        ):
             break
         if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break

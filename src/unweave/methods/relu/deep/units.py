@@ -22,7 +22,9 @@ def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidat
     kept: list[Candidate] = []
     for unit in units:
         judged = judge(view, unit, free)
-        if judged is None and not is_sure(unit.hits, unit.predicted):  # confirmed by asking: it stays while it hits
+        if judged is None and not is_sure(
+            unit.hits, unit.predicted
+        ):  # confirmed by asking: it stays while it hits
             _, _, hit = predict(view, unit.row, unit.seen)
             judged = replace(unit, hits=int(hit.sum()), predicted=len(hit)) if hit.mean() > 0.9 else None
         if judged is not None:
@@ -119,7 +121,7 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
         row = sharper
     line, t, hit = predict(view, row, seen)
     if not is_sure(int(hit.sum()), len(hit)):
-        if 2 <= hit.sum() and hit.all() and len(candidate.members) >= 2 and seen.sum() >= 4:
+        if hit.sum() >= 2 and hit.all() and len(candidate.members) >= 2 and seen.sum() >= 4:
             view.doubtful.append(replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit)))
         return None
     mine = np.flatnonzero(supporters(view, row, seen, 1e-6))

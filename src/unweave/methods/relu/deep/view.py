@@ -1,4 +1,4 @@
-"""What the pool shows of the next layer: its open kinks with features and Jacobians, and all lines in known features."""
+"""What the pool shows of the next layer: open kinks with features and Jacobians, and all lines in known features."""
 
 from __future__ import annotations
 

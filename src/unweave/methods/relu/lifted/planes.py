@@ -83,11 +83,12 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
     kinks = kinks[sightings.measured[kinks]]
     order = np.argsort(sightings.facet_error[kinks] / np.maximum(sightings.size[kinks], 1e-300))
     done = explained(sightings, planes)
+    bounded = not np.isinf(sightings.inquiry.meter.domain.reach(sightings.inquiry.input_size))
     for m in kinks[order]:
         if done[m]:
             continue
         one, told = _confirm(sightings, int(m))
-        if one is None and not told:
+        if one is None and not told and bounded:
             one = _probe(sightings, int(m))
         if one is None or np.mean(done[one.kinks]) > 0.4:
             continue
@@ -154,7 +155,7 @@ def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | No
     bars = inquiry.bars(places, np.zeros((len(places), 1)))
     step = np.maximum(2 * DEVIATIONS * _spread(places, covariance), 60 * bars / sightings.size[m])
     step = np.maximum(step, 1e-4 * np.std(places - sightings.x[m]))
-    if np.any(step > 0.05 * np.linalg.norm(places - sightings.x[m], axis=1)):
+    if np.any(step > 0.01 * np.linalg.norm(places - sightings.x[m], axis=1)):
         return None
     points = np.concatenate([places, places + step[:, None] * normal, places - step[:, None] * normal])
     if not np.all(inquiry.meter.domain.contains(points)):

@@ -31,6 +31,10 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
+GOAL = 40.0
+"""Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
+FLAGGED = 0.05
+"""Relative standard error above which a unit may be left out."""
 POOR = 1e-6
 """Typical relative miss of an assembled network above which its sides are in doubt."""
 ORDINARY = 0.7
@@ -271,7 +275,7 @@ class Search:
         x = [self.domain.sample(num_points - third, d, self.rng), self.domain.edge(third, d, self.rng)]
         if np.isinf(self.domain.reach(d)):
             spread = np.exp(self.rng.uniform(-1, 4, (third, 1)))
-            x[1] = spread * self.rng.standard_normal((third, d))
+            x.append(spread * self.rng.standard_normal((third, d)))
         return np.concatenate(x)
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
@@ -299,6 +303,34 @@ class Search:
                 break
         return information
 
+    def drop_flagged(self, information: Information, max_tries: int = 12) -> bool:
+        """Leave out units whose weights no answer determines, worst first, if the answers are explained without them."""
+        assert self.network is not None
+        flagged = [
+            (float(e), layer, unit)
+            for layer, errors in enumerate(information.units[:-1])
+            for unit, e in enumerate(errors)
+            if e > FLAGGED
+        ]
+        network = self.network
+        kept = [np.ones(len(errors), dtype=bool) for errors in information.units[:-1]]
+        dropped = False
+        for _, layer, unit in sorted(flagged, reverse=True)[:max_tries]:
+            if time.monotonic() > self.deadline or kept[layer].sum() == 1:
+                break
+            kept[layer][unit] = False
+            before = self.network, self.wrong
+            self.network = _without(network, [np.flatnonzero(k) for k in kept])
+            self.sharpen()
+            if self.wrong > 0:
+                kept[layer][unit] = True
+                self.network, self.wrong = before
+            else:
+                dropped = True
+        if flagged:
+            self.say(f"  of {len(flagged)} flagged units: {self.network.hidden} are left")
+        return dropped
+
     def draw_towards(self, num_lines: int) -> None:
         """Lines through answers and kinks that the network does not explain."""
         s, d = self.sightings, self.inquiry.input_size
@@ -319,6 +351,15 @@ class Search:
         with self.inquiry.meter.stage("lines"):
             s.add_lines(lines_through(self.domain, starts, near), fair=False)
         return None
+
+
+def _without(network: Network, kept: list[np.ndarray]) -> Network:
+    """The network with only the ``kept`` units of every hidden layer."""
+    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    for layer, rows in enumerate(kept):
+        weights[layer], biases[layer] = weights[layer][rows], biases[layer][rows]
+        weights[layer + 1] = weights[layer + 1][:, rows]
+    return Network(weights, biases, network.activations)
 
 
 def search_two_layers(
@@ -357,7 +398,9 @@ def search_two_layers(
                 wrong = search.ask_fresh(int(np.clip(search.network.num_parameters / 2, 300, 3000)))
                 say(f"  fresh wrong {wrong:.4f}")
                 if wrong == 0:
-                    search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)
+                    search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
+                    if search.information is not None and search.drop_flagged(search.information):
+                        search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
                     if search.wrong == 0:
                         return search
                 search.sharpen()

@@ -20,6 +20,8 @@ from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
 TOLD = 0.02
 """Standard error of a weight, relative to the facets, below which it counts as known."""
+COVERED = 0.02
+"""Facets this close, relative to their size, to what a larger group predicts belong to it."""
 CHANCE = 1e-3
 """Most facets that may join a unit by accident."""
 
@@ -253,7 +255,55 @@ def find_units(facets: Facets, *, least: int = 3) -> list[Unit]:
         if len(group.members) >= least:
             groups.append(group)
             free[group.members] = False
-    return [_finish(facets, g) for g in sorted(groups, key=lambda g: -len(g.members))]
+    groups = _merge(facets, sorted(groups, key=lambda g: -len(g.members)))
+    return [_finish(facets, g) for g in groups]
+
+
+def _merge(facets: Facets, groups: list[_Group], most: int = 1500) -> list[_Group]:
+    """Groups that are parts of one unit joined: together they must still fit, with facets to spare."""
+    d, tried = facets.facet.shape[1] - 1, 0
+    merged: list[_Group] = []
+    for group in groups:
+        home = None
+        if any(_covers(facets, other, group) for other in merged):
+            continue  # misread facets of a unit that is known
+        for number, other in enumerate(merged):
+            seed = other.members[0]
+            if not facets.alike(facets.output[seed], facets.turn[seed])[group.members[0]] or tried >= most:
+                continue
+            between = ~other.shown & ~group.shown & (other.sides != group.sides)
+            if between.sum() > d - 1:
+                continue
+            tried += 1
+            members = np.append(other.members, group.members)
+            for turn in (1.0, -1.0):
+                joint = fit_group(facets, members, np.append(other.turns, turn * group.turns), num_passes=2)
+                if np.max(joint.deviations) <= DEVIATIONS:
+                    home = number, joint
+                    break
+            if home is not None:
+                break
+        if home is None:
+            merged.append(group)
+        else:
+            merged[home[0]] = home[1]
+    return merged
+
+
+def _covers(facets: Facets, unit: _Group, group: _Group) -> bool:
+    """Whether the facets of a small group are those of a larger one, but for errors larger than their bars."""
+    if len(group.members) > 0.5 * len(unit.members):
+        return False
+    rows = group.members
+    if np.max(np.linalg.norm(facets.output[rows] - facets.output[unit.members[0]], axis=1)) > 10 * COVERED:
+        return False
+    signs = facets.signs[rows]
+    inside = np.all(unit.shown | (signs == unit.sides), axis=1)
+    predicted = unit.gamma + (signs * np.where(unit.shown, unit.beta, 0.0)) @ facets.ridges
+    apart = np.minimum(
+        np.linalg.norm(facets.scaled[rows] - predicted, axis=1), np.linalg.norm(facets.scaled[rows] + predicted, axis=1)
+    )
+    return bool(np.sum(inside) >= 0.5 * len(rows) and np.all(apart[inside] <= COVERED * facets.size[rows][inside]))
 
 
 def _finish(facets: Facets, group: _Group) -> Unit:

@@ -1,0 +1,177 @@
+"""Relu networks of three hidden layers and more from queries, depth and widths unknown.
+
+    python benchmarks/relu_deep.py --quick                                   two sizes, two networks each
+    python benchmarks/relu_deep.py --sizes 20-10-10-5-1 --trials 20          one row of the table
+
+Networks are He-initialised, initialised as torch's nn.Linear, or trained by Adam (``--kinds``). Columns: networks whose
+function is right on 99.9 % of fresh points at all scales to 1e-8; whose every visible parameter is right to 1e-8
+(units that switch and entries that are ever active with their unit); whose every parameter is; claims of *identified*
+for a network whose function is not right; queries a parameter (certificate apart); CPU seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import numpy as np
+from scenarios import open_parser
+
+import unweave
+from unweave.core.domains import Box
+from unweave.core.network import Network
+
+SIZES = ["20-10-10-5-1", "10-10-10-10-1", "10-16-16-16-3", "10-8-8-8-8-2", "40-20-10-10-1"]
+QUICK = ["20-10-10-5-1", "10-10-10-10-1"]
+KINDS = ("he", "linear", "trained")
+NUM_POINTS = 20_000
+SHARE = 1e-3
+"""Points on which a function may differ and be called right; share of points below which nothing is visible."""
+
+
+def draw_network(sizes: tuple[int, ...], kind: str, seed: int) -> Network:
+    rng = np.random.default_rng([seed, *sizes])
+    weights, biases = [], []
+    for fan_in, fan_out in pairwise(sizes):
+        if kind == "he":
+            weights.append(rng.standard_normal((fan_out, fan_in)) * np.sqrt(2 / fan_in))
+            biases.append(0.2 * rng.standard_normal(fan_out))
+        else:
+            reach = 1 / np.sqrt(fan_in)
+            weights.append(rng.uniform(-reach, reach, size=(fan_out, fan_in)))
+            biases.append(rng.uniform(-reach, reach, size=fan_out))
+    network = Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])
+    return train(network, rng) if kind == "trained" else network
+
+
+def train(network: Network, rng: np.random.Generator, num_steps: int = 400) -> Network:
+    """Fitted by Adam to a sum of waves on normal inputs."""
+    import torch
+
+    torch.set_num_threads(1)
+    d, k = network.input_size, network.output_size
+    x = rng.standard_normal((1000, d))
+    directions = rng.standard_normal((d, 3 * k)) / np.sqrt(d)
+    y = np.sin(2 * x @ directions).reshape(len(x), k, 3).sum(axis=2)
+    inputs, targets = torch.tensor(x), torch.tensor(y)
+    parameters = [
+        torch.tensor(p, requires_grad=True)
+        for pair in zip(network.weights, network.biases, strict=True)
+        for p in pair
+    ]
+    optimiser = torch.optim.Adam(parameters, lr=1e-2)
+    for _ in range(num_steps):
+        h = inputs
+        for i in range(0, len(parameters), 2):
+            h = h @ parameters[i].T + parameters[i + 1]
+            h = torch.relu(h) if i < len(parameters) - 2 else h
+        optimiser.zero_grad()
+        torch.mean((h - targets) ** 2).backward()
+        optimiser.step()
+    arrays = [p.detach().numpy() for p in parameters]
+    return Network(arrays[::2], arrays[1::2], network.activations)
+
+
+def fresh_points(d: int, domain: Box | None) -> np.ndarray:
+    rng = np.random.default_rng(9)
+    if domain is not None:
+        return domain.sample(NUM_POINTS, d, rng)
+    return rng.standard_normal((NUM_POINTS, d)) * np.exp(1.2 * rng.standard_normal((NUM_POINTS, 1)))
+
+
+def function_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
+    size = 1e-3 + np.linalg.norm(x, axis=1)
+    values = network(x)
+    errors = np.max(np.abs(values - other(x)), axis=1) / size
+    typical = np.median(np.max(np.abs(values), axis=1) / size)
+    return float(np.mean(errors > 1e-8 * typical)) < SHARE
+
+
+def visible_is_right(network: Network, other: Network, x: np.ndarray, tolerance: float = 1e-8) -> bool:
+    """Every unit that switches is there, with every entry that is ever active together with it."""
+    if len(network.hidden) != len(other.hidden):
+        return False
+    h, order, scale = x, np.arange(network.input_size), np.ones(network.input_size)
+    for layer in range(len(network.hidden)):
+        w, b = network.weights[layer], network.biases[layer]
+        z = h @ w.T + b
+        share = np.mean(z > 0, axis=0)
+        switches = (share > SHARE) & (share < 1 - SHARE)
+        together = (z > 0).T.astype(float) @ (h != 0) > SHARE * len(x)
+        covered = np.isin(np.arange(w.shape[1]), order)
+        mask = np.hstack([together & covered, np.ones((len(w), 1), dtype=bool)])
+        truth, found = np.hstack([w, b[:, None]]), np.zeros((len(other.weights[layer]), w.shape[1] + 1))
+        known = order >= 0
+        found[:, order[known]] = other.weights[layer][:, known] * scale[known]
+        found[:, -1] = other.biases[layer]
+        match, ratio = np.full(len(found), -1), np.ones(len(found))
+        for unit in range(len(truth)):
+            a, rows = truth[unit] * mask[unit], found * mask[unit]
+            size = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
+            apart = np.max(np.abs(rows / size[:, None] - a / np.linalg.norm(a)), axis=1)
+            apart[match >= 0] = np.inf
+            best = int(np.argmin(apart))
+            if apart[best] < tolerance:
+                match[best], ratio[best] = unit, np.linalg.norm(a) / size[best]
+            elif switches[unit]:
+                return False
+        h, order, scale = np.maximum(z, 0), match, 1 / ratio
+    return True
+
+
+def run(sizes: tuple[int, ...], kind: str, seed: int, box: float | None) -> dict:
+    network = draw_network(sizes, kind, seed)
+    domain = None if box is None else Box(-box, box)
+    began = time.process_time()
+    found = unweave.identify(lambda x: network(x), input_size=sizes[0], seed=seed, domain=domain)
+    seconds = time.process_time() - began
+    x = fresh_points(sizes[0], domain)
+    closed = found.network is not None and not found.network.is_open
+    right = closed and function_is_right(network, found.network, x)
+    same = closed and found.network.hidden == network.hidden
+    strict = same and unweave.compare(network, found.network).max_relative_error < 1e-8
+    visible = strict or (closed and visible_is_right(network, found.network, x))
+    spent = found.ledger.total - found.ledger.by_stage.get("certificate", 0)
+    return {
+        "function": right,
+        "visible": visible,
+        "strict": strict,
+        "false": found.identified and not right,
+        "queries": spent / network.num_parameters,
+        "seconds": seconds,
+        "layers": 0 if found.network is None else len(found.network.hidden),
+    }
+
+
+def main() -> None:
+    parser = open_parser(__doc__)
+    parser.add_argument("--sizes", default="")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--box", type=float, default=None, help="ask only inside [-box, box]^d")
+    options = parser.parse_args()
+    sizes = options.sizes.split(",") if options.sizes else (QUICK if options.quick else SIZES)
+    kinds = (
+        ("he", "linear") if options.quick and options.kinds == ",".join(KINDS) else options.kinds.split(",")
+    )
+    trials = 2 if options.quick else options.trials
+    columns = "".join(f"{name:>9}" for name in ("function", "visible", "strict", "false", "queries", "CPU s"))
+    print(f"{'network':<16}{'kind':<9}{columns}  (most)")
+    for text in sizes:
+        shape = tuple(int(v) for v in text.split("-"))
+        for kind in kinds:
+            rows = [
+                run(shape, kind, seed, options.box) for seed in range(options.first, options.first + trials)
+            ]
+            counts = [sum(row[name] for row in rows) for name in ("function", "visible", "strict", "false")]
+            queries = np.median([row["queries"] for row in rows])
+            seconds = [row["seconds"] for row in rows]
+            figures = (
+                "".join(f"{count:>9}" for count in counts) + f"{queries:>9.1f}{np.median(seconds):>9.1f}"
+            )
+            print(f"{text:<16}{kind:<9}{figures}  ({max(seconds):.1f}), {trials} networks", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Units of the last hidden layer that are always on far out: all sides of the layer, from near the origin.
+
+Far out such a unit is a linear function of the outputs h of the layer below, ``c z``, and hides which side the other
+units are active on: the skeleton fits with any sides and a linear rest ``R h``. For ``phi(z) = z + phi(-z)`` (gelu,
+silu, softplus) the answers then differ from the skeleton's network by ``c phi(-z)`` alone, a unit that is quiet far out
+and shows near the origin. With its row known, one choice of sides makes the linear terms cancel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.settle import settle, window_points
+
+FAR_ENOUGH = (1e4, 1e6)
+"""Radii at which a unit that is always on far out has nothing left to show."""
+SLACK = 0.3
+"""How far from 1 or -1 the weight of a side may be."""
+ACCURACY = 1e-5
+"""Relative size of a second steady unit's share from which on there is more than one."""
+
+
+def split_rest(skeleton: Network, count: int) -> tuple[Network, np.ndarray]:
+    """The skeleton without its last ``count`` units, which stand for a linear rest, and that rest (outputs, units)."""
+    rows, out = skeleton.weights[-2][-count:], skeleton.weights[-1][:, -count:]
+    weights = [*skeleton.weights[:-2], skeleton.weights[-2][:-count], skeleton.weights[-1][:, :-count]]
+    biases = [*skeleton.biases[:-2], skeleton.biases[-2][:-count], skeleton.biases[-1]]
+    return Network(weights, biases, skeleton.activations), out @ np.maximum(rows, 0.0)
+
+
+def orient_with_rest(
+    meter: Meter, network: Network, rest: np.ndarray, precision: Precision, rng: np.random.Generator
+) -> Network | None:
+    """The network with the steady unit added and all units on their sides; None where no choice of sides fits."""
+    reflection = act.get(network.activations[-2]).reflection
+    if reflection is None or reflection.sign < 0 or reflection.linear != -1.0:
+        return None
+    num_known, num_outputs = network.hidden[-1], network.output_size
+    pairs = np.concatenate([np.stack([row, -row]) for row in rest])
+    signs = np.repeat(np.eye(num_outputs), 2, axis=1) * np.tile([1.0, -1.0], num_outputs)
+    weights = [*network.weights[:-2], np.vstack([network.weights[-2], pairs])]
+    weights.append(np.hstack([network.weights[-1], signs]))
+    biases = [*network.biases[:-2], np.append(network.biases[-2], np.zeros(len(pairs))), network.biases[-1]]
+    with meter.stage("settle"):
+        x = window_points(network, 5, FAR_ENOUGH, rng)
+        y = meter.ask(x)
+    paired = settle(Network(weights, biases, network.activations), x, y, precision.noise, precision.unit)
+    grown = add_quiet_unit(meter, paired.network, rng)
+    if grown is None:
+        return None
+    units = np.append(np.arange(num_known), grown.hidden[-1] - 1)
+    rows, offsets, out = grown.weights[-2][units], grown.biases[-2][units], grown.weights[-1][:, units]
+    vectors = (out.T[:, :, None] * rows[:, None, :] / 2).reshape(len(units), -1)
+    linear = vectors.sum(axis=0) + rest.ravel()
+    # the quiet unit is known roughly; the sides of the others need one digit of it only
+    sides = np.linalg.lstsq(vectors.T, linear, rcond=None)[0][:-1]
+    if np.any(np.abs(np.abs(sides) - 1) > SLACK):
+        return None
+    sides = np.where(sides < 0, -1.0, 1.0)
+    known = slice(0, num_known)
+    # with their sides right, what is left of the linear rest is the steady unit's, exactly
+    left = rest + (out[:, known] * (sides < 0)) @ rows[known]
+    u, sizes, vt = np.linalg.svd(left, full_matrices=False)
+    if np.any(sizes[1:] > ACCURACY * sizes[0]):
+        return None
+    length = np.linalg.norm(rows[-1]) * (-1.0 if vt[0] @ rows[-1] > 0 else 1.0)
+    weights = [*grown.weights[:-2], np.vstack([sides[:, None] * rows[known], length * vt[0]])]
+    weights.append(np.column_stack([out[:, known], u[:, 0] * sizes[0] / length]))
+    shift = out[:, known] @ np.where(sides < 0, offsets[known], 0.0) + out[:, -1] * offsets[-1]
+    biases = [*grown.biases[:-2], np.append(sides * offsets[known], -offsets[-1]), grown.biases[-1] + shift]
+    return Network(weights, biases, grown.activations)
