@@ -218,6 +218,8 @@ class Identification:
             return f"not verified: there is nothing to check against {self._fresh()}"
         c = self.certificate
         if not c.num_points:
+            if self.ledger.budget is None:
+                return f"not verified: nothing could be compared on {self._fresh()}"
             return f"not verified: no {self.ledger.unit} were left for a check"
         word = "verified" if self.identified else "checked"
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
@@ -276,7 +278,7 @@ class Identification:
     def _what_could_hide(self) -> list[str]:
         """How rare a unit the search for disagreement may have missed, where there was one."""
         search = None if self.certificate is None else self.certificate.check("search for disagreement")
-        return [search.words] if search is not None and search.words else []
+        return [search.words] if search is not None and search.needed and search.words else []
 
 
 def load(path: str | os.PathLike[str]) -> Identification:

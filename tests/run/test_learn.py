@@ -206,3 +206,28 @@ def test_the_command_line(tmp_path, capsys):
     assert main(["learn", str(tmp_path / "constant.npz"), "--quiet"]) == 4
     assert main(["learn", str(tmp_path / "nothing.npz")]) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4])
+def test_labels_that_the_units_do_not_explain_are_not_claimed(seed):
+    """Whether a relu network exceeds a threshold is no union of halfspaces, however few of the rows say so."""
+    rng = np.random.default_rng(seed)
+    w, b, a = rng.standard_normal((6, 5)), 0.5 * rng.standard_normal(6), rng.standard_normal(6)
+    x = rng.standard_normal((680, 5))
+    score = np.maximum(x @ w.T + b, 0) @ a
+    found = unweave.learn(x, (score > np.median(score) * (1.0 if seed % 2 else 0.2)).astype(float))
+    assert not found.identified
+    assert found.certificate is None or found.certificate.num_points == 68
+    assert found.network is None or any("contradict" in part for part in found.undetermined)
+
+
+def test_a_progress_that_raises_does_not_end_learning():
+    truth = random_network((3, 2, 1), "tanh", 1)
+    x = np.random.default_rng(0).standard_normal((200, 3))
+
+    def progress(*what):
+        raise ValueError("no screen")
+
+    found = learn(x, truth(x), activation="tanh", progress=progress)
+    assert found.identified
+    assert any("progress raised ValueError" in warning for warning in found.warnings)

@@ -39,8 +39,8 @@ def judge(
     ``reason`` and ``undetermined`` are what the method says is open.
     """
     if network.is_open and evidence is Evidence.QUERIES:
-        if certificate.failed:
-            return Outcome.NOT_IDENTIFIED, _join(reason, *(check.reason for check in certificate.failed))
+        if certificate.failed:  # what the method says of the layer is then no longer true
+            return Outcome.NOT_IDENTIFIED, _join(*(check.reason for check in certificate.failed))
         return Outcome.PARTLY, reason
     local = [check.reason for check in certificate.failed if check.local]
     if local:

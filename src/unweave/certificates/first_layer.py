@@ -103,7 +103,8 @@ class FirstLayerOnRows:
         labels = self._labels(fresh.y)
         wrong = float(np.mean(self._misses(network, fresh.x, labels) > 0)) if len(labels) else 0.0
         rarer = float(min(np.mean(labels), 1 - np.mean(labels))) if len(labels) else 0.0
-        passed = wrong <= MOST_WRONG * rarer if len(labels) else None
+        enough = int(np.sum(labels)) >= NUM_NEEDED
+        passed = wrong <= MOST_WRONG * rarer if enough else None
         return Check(
             SIDES,
             passed,
@@ -112,6 +113,7 @@ class FirstLayerOnRows:
             ""
             if passed
             else f"{wrong:.1%} of the held-out rows are on the wrong side of the units; give more rows",
+            needed=True,
         )
 
     def certify(self, network: Network, fresh: FreshRows) -> Certificate:
@@ -132,7 +134,7 @@ class FirstLayerOnRows:
         return Certificate.of_errors(
             errors,
             len(x),
-            num_points=int(labels.sum()),
+            num_points=len(x),
             tolerance=float(self.tolerance),
             max_standard_error=float(np.max(self.standard_errors, initial=0.0)),
             checks=(self.make(network, fresh),),

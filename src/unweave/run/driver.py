@@ -27,6 +27,7 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Method, Problem, Traits
 from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
+from unweave.run.memory import too_large
 from unweave.run.surrogate import as_details
 
 USEFUL = 0.3
@@ -57,6 +58,9 @@ class Side(Protocol):
     def evidence(self) -> Any:
         """What a method is given."""
         ...
+
+    @property
+    def input_size(self) -> int: ...
 
     @property
     def precision(self) -> Precision | None: ...
@@ -95,6 +99,11 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         if reason:
             return _nothing(reason, side)
         for choice, ranking in _choices(side, wishes):
+            tight = too_large(choice.method.name, side.kind, side.input_size)
+            if tight:
+                best = best or replace(_nothing(tight, side), method=choice.method.name)
+                troubles += [] if any("takes at least" in told for told in troubles) else [tight]
+                continue
             attempt = _attempt(side, choice, wishes, ranking)
             best = attempt.found if best is None else _better(best, attempt.found)
             suspects = _suspects(side, choice, attempt.found)

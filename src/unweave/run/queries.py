@@ -33,7 +33,7 @@ from unweave.solve.weighted import weighted_polish
 
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
-CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+CONSTANT = "all answers seen are the same: a constant has no units to find"
 FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
@@ -53,6 +53,10 @@ class Asking:
     @property
     def evidence(self) -> Meter:
         return self.meter
+
+    @property
+    def input_size(self) -> int:
+        return self.meter.input_size
 
     @property
     def ledger(self) -> Ledger:

@@ -75,6 +75,10 @@ class Recorded:
         return Precision(eps * size / np.sqrt(12), scale, "float32" if single else "float64")
 
     @property
+    def input_size(self) -> int:
+        return self.split.x.shape[1]
+
+    @property
     def ledger(self) -> Ledger:
         held = len(self.split.held_x)
         return Ledger(None, {"fit": self.split.num_rows, "held out": held}, unit=str(Evidence.ROWS))

@@ -17,11 +17,12 @@ from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
 from unweave.core.oracle import Oracle
+from unweave.core.progress import Progress, Watcher
 from unweave.core.streams import fresh_entropy, stream
 from unweave.evidence.journal import open_journal, run_facts
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import check_budget
-from unweave.evidence.meter import Meter, Progress
+from unweave.evidence.meter import Meter
 from unweave.evidence.rows import split_rows
 from unweave.evidence.sources import open_source
 from unweave.evidence.tables import Target
@@ -188,7 +189,8 @@ def learn(
     source = open_source(x, y, target=target)
     split = split_rows(source, stream(seed, "rows", "held out"), num_held_out=held_out)
     with one_thread():
-        found = drive(Recorded(split, seed, noise, mean, covariance, progress, engine), wishes)
+        watcher = Watcher(progress)
+        found = drive(Recorded(split, seed, noise, mean, covariance, watcher, engine), wishes)
     asked = {
         "call": "learn",
         "model": os.fspath(x) if isinstance(x, str | os.PathLike) else None,
@@ -199,7 +201,8 @@ def learn(
         "held_out": held_out,
         "moments": None if mean is None and covariance is None else "given",
     }
-    return _finish(found, asked, seed, source.name, (*split.warnings, *found.warnings), began, throw)
+    warnings = (*split.warnings, *found.warnings, *watcher.complaints)
+    return _finish(found, asked, seed, source.name, warnings, began, throw)
 
 
 def _finish(

@@ -62,8 +62,10 @@ def describe_first_layer(
             f"thresholds are too low for the guarantee: mu = {mu:.2g} ({mu / level:.2g} times the noise of the "
             f"moments), and {many:.2g} units are active at once on average; the check stands on its own"
         )
-    if fit.flip_rate > 0:
-        warnings.append(f"about {fit.flip_rate:.2%} of the labels contradict the units")
+    if fit.flip_rate > 0:  # a claim explains the labels
+        undetermined.append(
+            f"layer 1: about {fit.flip_rate:.2%} of the labels contradict the units: wrong labels, or further units"
+        )
     spread = np.ptp(samples.y, axis=0)
     details = {
         "resting": resting,

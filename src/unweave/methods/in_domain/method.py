@@ -298,5 +298,5 @@ def _advise(fit: OverwideFit, problem: Problem) -> str:
     tried = ", ".join(problem.activations)
     return (
         f"{fit.reason} (least relative residual {fit.rms:.1e} with {tried}); the true activation or depth "
-        f"may be outside what was tried: name it with activation= or hidden=, or raise the budget"
+        f"may be outside what was tried: name it with activation= or hidden=, or give more answers"
     )

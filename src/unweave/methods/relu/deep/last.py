@@ -67,7 +67,8 @@ def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> Las
     """Signs that explain the linear part, and what they leave."""
     k = gamma.shape[1]
     units, still = np.flatnonzero(crossing), np.flatnonzero(~crossing)
-    parts = np.einsum("uk,un->unk", beta, rows[units][:, :-1][:, moving]).reshape(len(units), -1)
+    parts = np.einsum("uk,un->unk", beta, rows[units][:, :-1][:, moving])
+    parts = parts.reshape(len(units), k * int(np.sum(moving)))
     target = gamma[moving].ravel()
     # a unit that never switched on these answers takes any coefficient
     free = [np.kron(rows[v, :-1][moving][:, None], np.eye(k)) for v in still]
