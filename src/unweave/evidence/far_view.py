@@ -27,6 +27,9 @@ class ScaledDomain:
     def contains(self, x, slack=1e-12):
         return self.domain.contains(self.scale * x, slack)
 
+    def nearest(self, x, unit=0.0):
+        return self.domain.nearest(self.scale * x, unit) / self.scale
+
     def sample(self, num_points, input_size, rng):
         if np.isinf(self.reach(input_size)):
             return self.domain.sample(num_points, input_size, rng)
