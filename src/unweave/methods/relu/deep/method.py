@@ -19,6 +19,7 @@ from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Tra
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
@@ -68,6 +69,10 @@ class ReluDeep:
                 raise
             return replace(describe(inquiry, best[-1]), reason=str(spent))
         if found.top is None and found.known.depth <= 1:
+            if np.isinf(meter.domain.reach(meter.input_size)):  # leaky, or wider than its input
+                lifted = ReluLifted().recover(meter, problem)
+                if lifted.network is not None:
+                    return lifted
             return ReluLayers().recover(meter, problem)
         return describe(inquiry, found)
 
