@@ -98,31 +98,26 @@ class ReluLayers:
                 break
         return finding
 
-    def try_two(
-        self, inquiry: Inquiry, problem: Problem, rng: np.random.Generator
-    ) -> tuple[Finding | None, FirstLayer | None]:
-        """The whole network where it has two hidden layers, None, for few questions, where it has more; the first layer.
-
-        A spent budget leaves the first layer where that is known.
-        """
+    def try_two(self, inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> TwoLayers:
+        """The whole network where it has two hidden layers, for few questions more than the first layer elsewhere."""
         first = None
         try:
             first = find_first_layer(inquiry, rng)
             if not len(first.planes) or not len(first.deeper):
-                return None, None
+                return TwoLayers()
             with inquiry.meter.stage("first layer"):
                 first = sharpen_first_layer(inquiry, first, rng)
             pilots = self._trace_pilots(inquiry, first, rng)
             if pilots is None:
-                return None, first
+                return TwoLayers(first=first, deeper=True)
             deadline = time.monotonic() + problem.within(self.max_seconds)
             finding = self._attempt(inquiry, first, rng, deadline, problem.suspects, pilots)
         except BudgetSpent as spent:
             if first is None:
                 raise
-            return describe_planes(inquiry, first, str(spent), rng), first
+            return TwoLayers(describe_planes(inquiry, first, str(spent), rng), first)
         whole = finding.network is not None and not finding.reason and not finding.undetermined
-        return (finding if whole else None), first
+        return TwoLayers(finding if whole else None, first)
 
     def _trace_pilots(
         self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator
@@ -307,6 +302,17 @@ class ReluLayers:
                 )
             fresh_planes, _ = measure_planes(inquiry, lines, open_kinks, rng)
         return max(len(wrong) / len(x), 1e-6), fresh_planes
+
+
+@dataclass(frozen=True)
+class TwoLayers:
+    """What a search for two hidden layers has found."""
+
+    finding: Finding | None = None
+    """A whole network, or what a spent budget has left; None: it is none of two hidden layers."""
+    first: FirstLayer | None = None
+    deeper: bool = False
+    """Whether units seen above the first layer are no second-layer units."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
@@ -49,9 +49,9 @@ class ReluDeep:
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
-        two, first = ReluLayers().try_two(inquiry, problem, rng)
-        if two is not None:
-            return two
+        two = ReluLayers().try_two(inquiry, problem, rng)
+        if two.finding is not None:
+            return two.finding
         inquiry, rng = self._begin(meter, problem)
         pool = Pool(inquiry, rng)
         best: list[Recovered] = []
@@ -70,16 +70,24 @@ class ReluDeep:
         except BudgetSpent as spent:
             if best:
                 return replace(describe(inquiry, best[-1]), reason=str(spent))
-            if first is None:
+            if two.first is None:
                 raise
-            return describe_planes(inquiry, first, str(spent), rng)
+            return describe_planes(inquiry, two.first, str(spent), rng)
         if found.top is None and found.known.depth <= 1:
-            if np.isinf(meter.domain.reach(meter.input_size)):  # leaky, or wider than its input
-                lifted = ReluLifted().recover(meter, problem)
-                if lifted.network is not None:
-                    return lifted
-            return ReluLayers().recover(meter, problem)
+            return self._other_ways(meter, problem, inquiry, two)
         return describe(inquiry, found)
+
+    def _other_ways(self, meter: Meter, problem: Problem, inquiry: Inquiry, two: TwoLayers) -> Finding:
+        """Where the engine has not come beyond the first layer: leaky, or wider than its input; else what is known."""
+        first = two.first
+        wide = first is not None and len(first.planes) > meter.input_size
+        if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
+            lifted = ReluLifted().recover(meter, problem)
+            if lifted.network is not None:
+                return lifted
+        if first is None:
+            return ReluLayers().recover(meter, problem)
+        return describe_planes(inquiry, first, UNTRACED, problem.rng("open"))
 
     def _begin(self, meter: Meter, problem: Problem) -> tuple[Inquiry, np.random.Generator]:
         """The questions of one hidden layer, already answered, come first."""

@@ -75,7 +75,7 @@ class Sightings:
         if error is None or jump_error is None:
             order = np.searchsorted(scan.asked, scan.positions)
             near = scan.answers[np.clip(order, 0, len(scan.asked) - 1)]
-            bars = self.inquiry.bars(x, near.reshape(m, -1))
+            bars = self.inquiry.bars(x, near.reshape(m, self.inquiry.output_size))
             error = 4 * bars / np.maximum(sizes, 1e-300)
             jump_error = 4 * bars / np.maximum(_room(scan, self.lines.scale[line]), 1e-300)
         self.line, self.t = np.append(self.line, np.full(m, line)), np.append(self.t, scan.positions)
