@@ -49,7 +49,8 @@ NEAREST = 1e4
 """The domain must reach at least this far: inside, neighbouring units overlap."""
 ROUGH = 1e-5
 """Relative error of the answers beyond which far-out looks tell too little."""
-MAX_CIRCLES = 3
+MAX_CIRCLES, MORE_CIRCLES = 3, 8
+"""Attempts, each with a circle of its own, and further circles of coarse answers."""
 MARGIN, COARSE_MARGIN = 0.02, 0.08
 """Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
 SMALL = 60
@@ -162,9 +163,11 @@ class _Run:
     def _more_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
         """The same layer as further circles show it."""
         yield layer
-        while True:
+        for _ in range(MORE_CIRCLES):
             circle = random_circle(self.meter.input_size, self.sight.rng)
-            yield read_first_layer(self.sight, circle, self._crossings(circle), True, layer.basis)
+            crossings = self._crossings(circle)
+            if crossings:
+                yield read_first_layer(self.sight, circle, crossings, True, layer.basis)
 
     def _jumps(self) -> Finding:
         reason = "the answers jump instead of passing smoothly: step units, a decision tree or rounding"
