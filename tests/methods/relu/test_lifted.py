@@ -47,7 +47,7 @@ def test_one_layer_in_float32(domain):
 
 
 def test_two_layers_in_float32():
-    network = draw_network((8, 8, 6, 3), 2)
+    network = draw_network((8, 8, 6, 3), 5)
     found = unweave.identify(in_float32(network), input_size=8, seed=1)
     assert found.identified, found.reason
     assert unweave.compare(network, found.network).max_relative_error < 1e-3

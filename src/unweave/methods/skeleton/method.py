@@ -44,7 +44,7 @@ EXPLAINED = 1e8
 """... and above so many a unit is missing."""
 SMALL = 1000
 """Parameters up to which they are all fitted again in any case."""
-MOST_PARAMETERS = 3500
+MOST_PARAMETERS = 6000
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
 OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""

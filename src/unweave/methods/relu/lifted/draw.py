@@ -25,7 +25,7 @@ def fair_lines(
     if isinstance(domain, Box):
         low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
         ends = low + (high - low) * rng.beta(0.6, 0.6, size=(2, num_lines, d))
-        return line_through(domain, ends[0], ends[1])
+        return lines_through(domain, ends[0], ends[1])
     lines = draw_lines(domain, num_lines, d, rng)
     return shorten(lines) if np.isinf(domain.reach(d)) else lines
 
@@ -44,7 +44,7 @@ def corner_lines(
         free = rng.uniform(size=place.shape) < 0.15
         place = np.where(free, rng.uniform(0.001, 0.999, size=place.shape), place)
         ends.append(low + (high - low) * place)
-    return line_through(domain, ends[0], ends[1])
+    return lines_through(domain, ends[0], ends[1])
 
 
 def lines_through(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Lines:

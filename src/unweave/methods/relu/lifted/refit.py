@@ -178,6 +178,7 @@ def normal_matrix(stack: Stack, p, x, bars, which, weights=None, residual=None):
     matrix, gradient = np.zeros((len(which), len(which))), np.zeros(len(which))
     step = max(16, CHUNK // (k * stack.size))
     whole = len(which) == stack.size
+    (square,) = scipy.linalg.get_blas_funcs(("syrk",), (matrix,))
     for start in range(0, len(x), step):
         part = slice(start, start + step)
         j = stack.jacobian(p, x[part])
@@ -188,7 +189,7 @@ def normal_matrix(stack: Stack, p, x, bars, which, weights=None, residual=None):
             own = 1.0 if weights is None else weights[part].ravel()
             gradient += j.T @ (w * own * residual[part].ravel())
         j *= root[:, None]
-        matrix += scipy.linalg.blas.dsyrk(1.0, j, trans=1)
+        matrix += square(1.0, j, trans=1)
     return np.triu(matrix) + np.triu(matrix, 1).T, gradient
 
 

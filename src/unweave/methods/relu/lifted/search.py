@@ -7,6 +7,7 @@ from them is fitted to every answer, and points or kinks that contradict it say 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -51,7 +52,7 @@ class Search:
     inquiry: Inquiry
     rng: np.random.Generator
     deadline: float
-    say: object = print
+    say: Callable[[str], None] = print
     planes: Planes = field(init=False)
     units: list[Unit] = field(default_factory=list)
     assembly: Assembly | None = None
