@@ -58,7 +58,8 @@ class ReluDeep:
         try:
             with meter.stage("lines"):
                 self._first_line(pool)
-            with meter.stage("layers"):
+            # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
+            with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 found = recover(
                     pool,
                     num_lines=self.num_lines,
