@@ -87,7 +87,7 @@ def open_inquiry(
     apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
     rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
     slope = float(np.max(rise / np.maximum(apart, 1e-300)))
-    floor = 2e-8 if meter.oracle.dtype == "float32" or precision.kind == "float32" else 1e-15
+    floor = 2e-8 if meter.oracle.dtype == "float32" or precision.kind == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
     # the precision was measured near by; the first points of any domain are near ones
     size = np.max(np.abs(answers), axis=1) + slope * np.linalg.norm(x, axis=1)

@@ -64,7 +64,8 @@ class ReluLines:
         else:
             with meter.stage("lines"):
                 ridges, pieces = find_ridges(inquiry, rng)
-            if looks_deeper(inquiry, ridges, meter):
+                deeper = looks_deeper(inquiry, ridges, meter)
+            if deeper:
                 return Finding(None, reason=DEEPER)
             with meter.stage("remeasured units"):
                 ridges, pieces = sharpen(inquiry, ridges, pieces, rng)

@@ -344,7 +344,9 @@ class Search:
             x, y, bars = self._answers()
             points.append(x[self._misses(self.network, x, y, bars) > BEYOND])
         where = np.concatenate(points)
-        where = where[np.linalg.norm(where, axis=1) < 100 * (1 + np.median(np.linalg.norm(s.x, axis=1)))]
+        if len(where):
+            typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
+            where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
         if not len(where):
             return self.draw(num_lines)
         starts = where[self.rng.integers(len(where), size=num_lines)]
