@@ -39,6 +39,8 @@ class ReluDeep:
     num_lines: int = 8
     max_layers: int = 8
     max_seconds: float = 120.0
+    two_first: bool = False
+    """Whether the method of two layers goes first: cheaper for those, dear for deeper networks."""
 
     def suits(self, traits: Traits) -> str | None:
         return traits.why_kinked() if traits.candidates(self.serves) else None
@@ -50,13 +52,17 @@ class ReluDeep:
             inquiry = open_inquiry(meter, problem.precision, rng)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
+        if self.two_first:
+            found = ReluLayers().recover(meter, problem)
+            if found.network is not None and not found.network.is_open:
+                return found
         pool = Pool(inquiry, rng)
         best: list[Recovered] = []
         try:
             with meter.stage("lines"):
                 self._first_line(pool)
             with meter.stage("layers"):
-                found = recover(
+                stack = recover(
                     pool,
                     num_lines=self.num_lines,
                     max_layers=self.max_layers,
@@ -68,13 +74,13 @@ class ReluDeep:
             if not best:
                 raise
             return replace(describe(inquiry, best[-1]), reason=str(spent))
-        if found.top is None and found.known.depth <= 1:
+        if stack.top is None and stack.known.depth <= 1:
             if np.isinf(meter.domain.reach(meter.input_size)):  # leaky, or wider than its input
                 lifted = ReluLifted().recover(meter, problem)
                 if lifted.network is not None:
                     return lifted
             return ReluLayers().recover(meter, problem)
-        return describe(inquiry, found)
+        return describe(inquiry, stack)
 
     def _first_line(self, pool: Pool) -> None:
         """The line that one hidden layer was looked for on, measured in the same way."""
