@@ -51,6 +51,8 @@ def orient_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, ki
     take = take[some_rows(len(take))]
     z = h[take] @ rows[:, :-1].T + rows[:, -1]
     crossing = np.minimum(np.sum(z > 0, axis=0), np.sum(z < 0, axis=0)) >= 3
+    if not crossing.any():
+        return None
     moving = np.any(h[take] != 0, axis=0)
     features = np.hstack([np.abs(z[:, crossing]), h[take][:, moving], np.ones((len(take), 1))])
     answers = y[take] * weight[take, None]
