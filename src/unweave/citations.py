@@ -107,8 +107,10 @@ BY_METHOD = {
     "in-domain": ("transtrum2012",),
     "relu-lines": ("carlini2020",),
     "relu-layers": ("carlini2020",),
+    "relu-lifted": ("carlini2020",),
     "relu-samples": ("awasthi2021", "transtrum2012"),
     "ridge": ("tropp2007",),
+    "skeleton": ("carlini2020",),
     **dict.fromkeys(
         ("closed-form", "levenberg-marquardt", "trust-region", "descent", "perturbed-descent"),
         ("soltanolkotabi2017",),

@@ -17,6 +17,8 @@ CORE = ("numpy", "scipy", "safetensors", "threadpoolctl", "cyclopts", "rich")
 EXTRAS = {
     "accelerator": ("jax",),
     "torch": ("torch",),
+    "keras": ("keras",),
+    "tflite": ("ai-edge-litert",),
     "onnx": ("onnx", "onnxruntime"),
     "sklearn": ("scikit-learn",),
     "http": ("httpx",),

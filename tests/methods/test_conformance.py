@@ -18,8 +18,11 @@ from truth import random_network
 from unweave.core.errors import BudgetSpent, InputError, Outcome
 from unweave.evidence.kinds import Evidence
 from unweave.methods.base import Finding, Method, Serves, Traits
+from unweave.methods.choose import Choice
+from unweave.methods.in_domain.method import InDomain
 from unweave.methods.registry import REGISTRY, Entry, entries
 from unweave.probes.growth import Growth
+from unweave.run import driver
 
 ASKING = [pytest.param(entry, id=entry.name) for entry in entries(Evidence.QUERIES)]
 READING = [pytest.param(entry, id=entry.name) for entry in entries(Evidence.ROWS)]
@@ -119,6 +122,7 @@ def test_an_odd_model_ends_as_an_outcome(entry, kind):
     assert found.outcome is not Outcome.IDENTIFIED or kind in ("affine", "almost always inactive")
     assert found.reason
     assert "broke off" not in found.reason, found.details.get("traceback")
+    assert kind != "always inactive" or "widen the domain" in found.reason
 
 
 @pytest.mark.parametrize("entry", READING)
@@ -192,6 +196,15 @@ def test_a_method_that_fails_ends_as_an_outcome(error, words):
     assert found.outcome is Outcome.NOT_IDENTIFIED
     assert found.method == "broken"
     assert re.search(words, found.reason)
+
+
+def test_a_method_that_fails_is_not_passed_over_in_silence(monkeypatch):
+    truth = random_network((4, 3, 1), "tanh", 1)
+    choices = [Choice(_Raises(MemoryError()), (), "first"), Choice(InDomain(), ("tanh",), "second")]
+    monkeypatch.setattr(driver, "choose", lambda traits: choices)
+    found = unweave.identify(truth)
+    assert found.identified
+    assert any("broken ran out of memory" in warning for warning in found.warnings)
 
 
 def test_methods_of_the_other_kind_are_refused():

@@ -16,7 +16,7 @@ from unweave.core.domains import Ball
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.methods.base import Finding, Serves
+from unweave.methods.base import Finding, Method, Serves
 from unweave.methods.choose import Choice
 from unweave.methods.registry import entries
 from unweave.models.resolve import resolve
@@ -50,15 +50,14 @@ def spy(monkeypatch):
     return Spy
 
 
-def model_for(method: str) -> unweave.Network:
-    """A small network that the method finds."""
-    if method == "halfspaces":
+def model_for(method: Method) -> unweave.Network:
+    """A small network of the kind the method serves."""
+    activation = method.serves.activations[0]
+    if activation == "step":
         rows = np.random.default_rng(0).standard_normal((2, 3))
         return unweave.Network([rows, np.ones((1, 2))], [-np.ones(2), [-0.5]], ["step", "step"])
-    if method == "relu-layers":
-        return random_network((4, 3, 2, 1), "relu", 1)
-    sizes = {"ridge": (6, 1, 1), "hessian-span": (6, 5, 1)}.get(method, (4, 3, 1))
-    return random_network(sizes, "relu" if method == "relu-lines" else "tanh", 1)
+    sizes = {"relu-layers": (4, 3, 2, 1), "ridge": (6, 1, 1), "hessian-span": (6, 5, 1)}
+    return random_network(sizes.get(method.name, (4, 3, 1)), activation, 1)
 
 
 @dataclass
@@ -95,9 +94,9 @@ def test_two_methods_that_narrowly_fail_are_judged_on_points_of_their_own(spy, m
     assert not spy.certified & spy.fitted
 
 
-@pytest.mark.parametrize("method", [entry.name for entry in entries(Evidence.QUERIES)])
-def test_no_fit_of_a_method_sees_a_point_of_the_certificate(spy, method):
-    found = unweave.identify(model_for(method), method=method)
+@pytest.mark.parametrize("entry", entries(Evidence.QUERIES), ids=lambda entry: entry.name)
+def test_no_fit_of_a_method_sees_a_point_of_the_certificate(spy, entry):
+    found = unweave.identify(model_for(entry.load()), method=entry.name)
     assert found.certificate is not None, found.verdict()
     assert spy.certified
     assert not spy.certified & spy.fitted

@@ -40,7 +40,9 @@ def test_the_copy_is_kept_in_the_file(found, tmp_path):
 
 
 def test_without_the_wish_nothing_more_is_asked():
-    plain = unweave.identify(wave, input_size=2, domain=BOX, time_limit=1, method="in-domain", activation="tanh")
+    plain = unweave.identify(
+        wave, input_size=2, domain=BOX, time_limit=1, method="in-domain", activation="tanh"
+    )
     assert "surrogate" not in plain.ledger.by_stage
 
 

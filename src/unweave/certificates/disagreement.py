@@ -218,7 +218,7 @@ def _plan(network: Network, kinked: bool, bounded: bool, left: float) -> dict[st
     elif len(network.hidden) > 1:
         plan = {"far": 48 + n, "patterns": 100 + 20 * n, "planes": 3 * n, "lines": 120}
     else:
-        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": 120}
+        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": min(40 + 8 * n, 120)}
     total = max(sum(plan.values()), 1)
     room = min(left, MOST_QUESTIONS)
     factor = min(1.0, room / total)

@@ -32,6 +32,10 @@ class JournalError(UnweaveError, RuntimeError):
     """The journal is in use or cannot be written, or the model no longer answers as it did."""
 
 
+class DeviceError(UnweaveError, RuntimeError):
+    """The accelerator failed, most often for want of memory."""
+
+
 class BudgetSpent(UnweaveError, RuntimeError):
     """The next batch of queries would exceed the budget; nothing of it was asked."""
 

@@ -27,6 +27,8 @@ from unweave.probes.growth import Growth
 PIECEWISE_LINEAR = ("relu", "leaky_relu")
 SATURATING = ("tanh", "erf", "sigmoid")
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
+ELU_LIKE = ("elu", "mish")
+"""Of the same growth, without a reflection."""
 _TWINS = {"sigmoid": "tanh"}
 """Activations that describe the same functions as another one."""
 

@@ -31,6 +31,7 @@ REGISTRY = (
     Entry("halfspaces", "high_threshold.decisions:Decisions", Evidence.QUERIES),
     Entry("ridge", "ridge.method:Ridge", Evidence.QUERIES),
     Entry("relu-lines", "relu.lines:ReluLines", Evidence.QUERIES),
+    Entry("relu-lifted", "relu.lifted.method:ReluLifted", Evidence.QUERIES),
     Entry("relu-layers", "relu.deep.method:ReluDeep", Evidence.QUERIES),
     Entry("far-field", "far_field.method:FarField", Evidence.QUERIES),
     Entry("skeleton", "skeleton.method:Skeleton", Evidence.QUERIES),

@@ -128,7 +128,7 @@ def _within(inquiry: Inquiry, centres: np.ndarray, moves: np.ndarray) -> np.ndar
     if np.isinf(domain.reach(inquiry.input_size)):
         return moves
     for _ in range(40):
-        outside = ~(domain.contains(centres + moves) & domain.contains(centres - moves))
+        outside = ~(domain.contains(centres + moves, 0.0) & domain.contains(centres - moves, 0.0))
         if not outside.any():
             break
         moves = np.where(outside[:, None], moves / 2, moves)

@@ -53,7 +53,7 @@ class Profile:
 
 def fit_profile(t: np.ndarray, y: np.ndarray, activation: str) -> Profile | None:
     """The best unit of this activation through ``y`` (n, outputs) at ``t`` (n,); None when none was found."""
-    if activation in ("relu", "leaky_relu") or activation.startswith("leaky_relu("):
+    if act.get(activation).degree == 1:
         return fit_pieces(t, y, activation)
     phi = act.get(activation)
     found = [

@@ -89,18 +89,20 @@ def drive(side: Side, wishes: Wishes) -> Identification:
     """Every stage in order, one method after the other until one identifies; a spent budget ends it."""
     best: Identification | None = None
     choice: Choice | None = None
+    troubles: list[str] = []
     try:
         reason = side.begin()
         if reason:
             return _nothing(reason, side)
         for choice, ranking in _choices(side, wishes):
-            found, conclusive = _attempt(side, choice, wishes, ranking)
-            best = found if best is None else _better(best, found)
-            suspects = _suspects(side, choice, found)
+            attempt = _attempt(side, choice, wishes, ranking)
+            best = attempt.found if best is None else _better(best, attempt.found)
+            suspects = _suspects(side, choice, attempt.found)
             if suspects is not None:  # its earlier questions are remembered and cost nothing
-                again, conclusive = _attempt(side, choice, wishes, ranking, suspects)
-                best = _better(best, again)
-            if best.identified or conclusive or side.ledger.left == 0:
+                attempt = _attempt(side, choice, wishes, ranking, suspects)
+                best = _better(best, attempt.found)
+            troubles += [attempt.trouble] if attempt.trouble else []
+            if best.identified or attempt.conclusive or side.ledger.left == 0:
                 break
             if wishes.deadline.passed:
                 late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
@@ -119,7 +121,19 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         copy = side.distil(wishes.surrogate)
         if copy is not None:
             best = replace(best, details={**best.details, "surrogate": as_details(*copy)})
-    return replace(best, ledger=side.ledger)
+    untold = tuple(trouble for trouble in troubles if trouble not in best.reason)
+    return replace(best, ledger=side.ledger, warnings=(*best.warnings, *untold))
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """What came of one method."""
+
+    found: Identification
+    conclusive: bool = False
+    """Whether its reason rules out every other method."""
+    trouble: str = ""
+    """How it broke off, if it did."""
 
 
 def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
@@ -136,8 +150,8 @@ def _attempt(
     wishes: Wishes,
     ranking: dict[str, float],
     suspects: np.ndarray | None = None,
-) -> tuple[Identification, bool]:
-    """What one method finds and what may be claimed of it; also whether its reason rules out every other method."""
+) -> _Attempt:
+    """What one method finds, and what may be claimed of it."""
     precision = side.precision
     assert precision is not None
     problem = Problem(
@@ -169,13 +183,14 @@ def _attempt(
             details=finding.details,
         )
         if finding.network is None:
-            return base, finding.conclusive
+            return _Attempt(base, finding.conclusive)
         network, certificate, details = side.certify(finding, precision)
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:
+        trouble = _failure(choice.method, error)
         details = {**base.details, "traceback": traceback.format_exc()}
-        return replace(base, reason=_failure(choice.method, error), details=details), False
+        return _Attempt(replace(base, reason=trouble, details=details), trouble=trouble)
     outcome, reason = judge(
         network, certificate, side.kind, reason=finding.reason, undetermined=finding.undetermined
     )
@@ -189,7 +204,7 @@ def _attempt(
         warnings=(*base.warnings, *_differences(network, outcome, wishes)),
         details={**base.details, **details, **_kept_copy(network, certificate, outcome)},
     )
-    return found, False
+    return _Attempt(found)
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:

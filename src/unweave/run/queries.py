@@ -14,6 +14,7 @@ from unweave.certificates.answers import check_answers
 from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.queries import active_points, certify
+from unweave.certificates.rounding import check_rounding
 from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST
 from unweave.core.errors import BudgetSpent
@@ -33,6 +34,7 @@ from unweave.solve.weighted import weighted_polish
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "the answers are the same everywhere: a constant has no units to find"
+FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
 @dataclass
@@ -70,7 +72,7 @@ class Asking:
         meter.check_replayed(self.precision.noise, self.precision.scale)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        return CONSTANT if constant or self._is_flat() else ""
+        return CONSTANT if constant else FLAT if self._is_flat() else ""
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """Look at what the choice of a method depends on, asking no more than it needs."""
@@ -125,7 +127,24 @@ class Asking:
         if finding.error_bars is not None and not network.is_open:
             every = check_answers(network, *self.meter.answers(), finding.error_bars)
             certificate = replace(certificate, checks=(*certificate.checks, every))
+        if certificate.agrees and precision.kind == "rounded" and not _decides(network):
+            network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
         return network, certificate, {}
+
+    def _keep_to_rounding(
+        self, network: Network, certificate: Certificate, finding: Finding, precision: Precision
+    ) -> tuple[Network, Certificate]:
+        """Every rounded answer in its interval, after one refit to all of them where it is not."""
+        for attempt in range(2):
+            checks = check_rounding(network, self.meter.transcript(), self.meter.answers(), precision)
+            if checks[0].passed or attempt:
+                certificate = replace(certificate, checks=(*certificate.checks, *checks))
+                break
+            network = self._spread_out(network, precision)
+            certificate = self._certify(network, finding)
+            if not certificate.agrees:
+                break
+        return network, certificate
 
     def _certify(self, network: Network, finding: Finding) -> Certificate:
         """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
@@ -190,6 +209,11 @@ class Asking:
 
     def _rng(self, *purpose: str | int) -> np.random.Generator:
         return stream(self.seed, "run", *purpose)
+
+
+def _decides(network: Network) -> bool:
+    """Whether its answers are decisions, which are whole numbers for another reason than rounding."""
+    return network.is_open or "step" in network.activations
 
 
 def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.solve.devices import on_accelerator
 from unweave.solve.layout import Layout
 from unweave.solve.step import propose
 
@@ -32,7 +33,7 @@ class AcceleratedProblem:
         self.padded, self._inside = layout.padded()
         mask = np.zeros(self.padded.num_parameters)
         mask[self._inside] = 1.0
-        with jax.enable_x64(True):
+        with on_accelerator():
             self.data = tuple(jax.device_put(np.asarray(a, dtype=np.float64)) for a in (x, y, mask))
             """Points, answers and mask, on the device."""
 
@@ -51,7 +52,7 @@ class AcceleratedProblem:
 
         wide = np.zeros(self.padded.num_parameters)
         wide[self._inside] = parameters
-        with jax.enable_x64(True):
+        with on_accelerator():
             return jax.device_put(wide)
 
     def outside(self, point: Any) -> np.ndarray:
@@ -59,9 +60,7 @@ class AcceleratedProblem:
         return np.array(point, dtype=np.float64)[self._inside]
 
     def expand(self, theta: Any, coarse: bool) -> AcceleratedExpansion:
-        import jax
-
-        with jax.enable_x64(True):
+        with on_accelerator():
             expand, _ = _compiled()
             return AcceleratedExpansion(
                 self.padded, self.data, self._inside, theta, *expand(self.padded, theta, *self.data)
@@ -94,9 +93,7 @@ class AcceleratedExpansion:
     @property
     def normal(self) -> tuple[Any, Any]:
         """``J'J`` and ``J'r`` over the layout's own parameters, on the device."""
-        import jax
-
-        with jax.enable_x64(True):
+        with on_accelerator():
             _, _, _, matrix, gradient = self._parts
             return matrix[self._inside][:, self._inside], gradient[self._inside]
 
@@ -104,9 +101,7 @@ class AcceleratedExpansion:
         self, damping: float, *, geodesic: bool, difference: float, longest_bend: float
     ) -> tuple[Any, float, float] | None:
         """The trial point, its loss and the predicted gain; None when the matrix is not positive definite."""
-        import jax
-
-        with jax.enable_x64(True):
+        with on_accelerator():
             _, propose_step = _compiled()
             bend = longest_bend if geodesic else 0.0
             trial, loss, predicted = propose_step(

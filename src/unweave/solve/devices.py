@@ -7,7 +7,13 @@ normal equations are large enough to repay a compilation of a few seconds.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
+from typing import TypeVar
+
+from unweave.core.errors import DeviceError
+from unweave.core.memory import available_memory
 
 WORTH = 2e9
 """Multiplications in one set of normal equations from which an accelerator pays."""
@@ -16,11 +22,49 @@ SHARE = 0.8
 """Of the memory that one fit may take."""
 
 
+_refused = [float("inf")]
+"""Size of the smallest normal equations that an accelerator could not hold in this process."""
+
+Result = TypeVar("Result")
+
+
 def use_accelerator(num_residuals: int, num_parameters: int) -> bool:
     """Whether this size should go to the accelerator; ``UNWEAVE_DEVICE=cpu`` forbids it."""
-    if num_residuals * num_parameters**2 < WORTH or os.environ.get("UNWEAVE_DEVICE") == "cpu":
+    size = float(num_residuals) * num_parameters**2
+    if not WORTH <= size < _refused[0] or os.environ.get("UNWEAVE_DEVICE") == "cpu":
         return False
     return has_accelerator()
+
+
+def try_accelerator(num_residuals: int, num_parameters: int, run: Callable[[], Result]) -> Result | None:
+    """What ``run`` finds on the accelerator; None where this size belongs to the host, or fails there."""
+    if not use_accelerator(num_residuals, num_parameters):
+        return None
+    try:
+        return run()
+    except DeviceError:
+        refuse(num_residuals, num_parameters)
+        return None
+
+
+def refuse(num_residuals: int, num_parameters: int) -> None:
+    """From now on this size and larger ones belong to the host."""
+    _refused[0] = min(_refused[0], float(num_residuals) * num_parameters**2)
+
+
+@contextmanager
+def on_accelerator() -> Iterator[None]:
+    """JAX in double precision; whatever fails there is one of our errors."""
+    import jax
+
+    try:
+        with jax.enable_x64(True):
+            yield
+    except jax.errors.JaxRuntimeError as error:
+        first = str(error).strip().partition("\n")[0]
+        raise DeviceError(
+            f"the accelerator failed ({first}); set UNWEAVE_DEVICE=cpu to do without"
+        ) from error
 
 
 def fits_memory(num_residuals: int, num_parameters: int) -> bool:
@@ -36,10 +80,7 @@ def _memory(accelerated: bool) -> float:
         import jax
 
         return float((jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", float("inf")))
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError, OSError):
-        return float("inf")
+    return available_memory()
 
 
 @lru_cache(maxsize=1)

@@ -9,7 +9,7 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.solve.accelerated import AcceleratedProblem
 from unweave.solve.descend import End, Minimum, Settings, descend, minimise
-from unweave.solve.devices import use_accelerator
+from unweave.solve.devices import try_accelerator
 from unweave.solve.inexact import InexactProblem, pays
 from unweave.solve.layout import Layout
 
@@ -49,11 +49,15 @@ def fit_layout(
     """Fit the parameters of a layout from ``start``; residuals are relative to the spread of ``y``."""
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
     scale = spread_of(target)
-    if use_accelerator(target.size, layout.num_parameters):
+
+    def fit_there() -> Minimum:
         problem = AcceleratedProblem(layout, x, target)
         found = descend(problem, problem.inside(start), scale, settings)
         return replace(found, parameters=problem.outside(found.parameters))
 
+    found = try_accelerator(target.size, layout.num_parameters, fit_there)
+    if found is not None:
+        return found
     s, early = Settings() if settings is None else settings, None
     if s.inexact and pays(layout):
         careful = replace(s, least_damping=LEAST_INEXACT, stall_above=0.0, stall_steps=STALLED_INEXACT)

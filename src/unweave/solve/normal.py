@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unweave.solve.accelerated import AcceleratedProblem
-from unweave.solve.devices import use_accelerator
+from unweave.solve.devices import on_accelerator, try_accelerator
 from unweave.solve.layout import Layout
 
 Batches = Iterable[tuple[np.ndarray, np.ndarray]]
@@ -34,7 +34,8 @@ class NormalEquations:
 
 def expand_normally(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> NormalEquations:
     """The normal equations at ``theta``, where they are cheaper."""
-    if use_accelerator(y.size, layout.num_parameters):
+
+    def expand() -> NormalEquations:
         import jax.numpy as jnp
 
         problem = AcceleratedProblem(layout, x, y)
@@ -43,6 +44,10 @@ def expand_normally(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndar
         if layout.num_parameters <= HOST_PARAMETERS:
             return NormalEquations(here.loss, np.array(matrix), np.array(gradient), y.size)
         return NormalEquations(here.loss, matrix, gradient, y.size, jnp)
+
+    found = try_accelerator(y.size, layout.num_parameters, expand)
+    if found is not None:
+        return found
     outputs, jacobian = layout.linearise(theta, x)
     r = (outputs - y).ravel()
     return NormalEquations(float(r @ r), jacobian.T @ jacobian, jacobian.T @ r, y.size)
@@ -68,6 +73,4 @@ def double_precision(xp: ModuleType) -> AbstractContextManager:
     """The context in which arrays of ``xp`` keep float64."""
     if xp is np:
         return nullcontext()
-    import jax
-
-    return jax.enable_x64(True)
+    return on_accelerator()

@@ -13,9 +13,10 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from unweave.core.errors import DeviceError
 from unweave.solve.accelerated import COMPILER, AcceleratedProblem, formulas
 from unweave.solve.descend import Course, Minimum, Settings
-from unweave.solve.devices import use_accelerator
+from unweave.solve.devices import on_accelerator, refuse, use_accelerator
 from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
 
@@ -28,10 +29,17 @@ def fit_each(
 ) -> Iterator[Minimum]:
     """The fit from every start: together where an accelerator has room for them, else one after the other."""
     if len(starts) > 1 and runs_together(np.size(y), layout.num_parameters):
-        yield from fit_together(layout, starts, x, y, settings)
-    else:
-        for start in starts:
-            yield fit_layout(layout, start, x, y, settings=settings)
+        fits = fit_together(layout, starts, x, y, settings)
+        try:
+            first = next(fits)
+        except DeviceError:
+            refuse(np.size(y), layout.num_parameters)
+        else:
+            yield first
+            yield from fits
+            return
+    for start in starts:
+        yield fit_layout(layout, start, x, y, settings=settings)
 
 
 def runs_together(num_residuals: int, num_parameters: int) -> bool:
@@ -44,8 +52,6 @@ def fit_together(
     layout: Layout, starts: Sequence[np.ndarray], x: np.ndarray, y: np.ndarray, settings: Settings
 ) -> Iterator[Minimum]:
     """As ``fit_layout`` from every start, in the order in which they end."""
-    import jax
-
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
     problem, scale = AcceleratedProblem(layout, x, target), spread_of(target)
     losses = [np.sum((layout.forward(start, x) - target) ** 2) for start in starts]
@@ -58,7 +64,7 @@ def fit_together(
             yield courses[k].minimum(problem.outside(thetas[k]))
         if running:
             states = np.array([(c.loss, c.damping, c.difference) for c in courses])
-            with jax.enable_x64(True):
+            with on_accelerator():
                 thetas, reached = _step()(problem.padded, *problem.data, thetas, states, bend)
             for k, (loss, predicted) in enumerate(np.asarray(reached)):
                 if k in running:

@@ -75,7 +75,7 @@ def narrow_down_bent(
     goes back to all of the answers.
     """
     bent, seen, refit = replace(layout, bent=True), without_affine(u, v), replace(refit, difference=FINE)
-    cut = partial(prune, x=u, y=seen, settings=refit, deadline=refit.deadline)
+    cut = partial(prune, x=u, y=seen, settings=refit)
     narrow, fit = cut(bent, start, accept=accept, max_tries=TRIES)
     if accept < fit.rms <= PRUNABLE:
         narrow, fit = cut(narrow, fit, accept=HARMLESS * fit.rms)

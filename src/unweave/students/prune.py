@@ -50,7 +50,6 @@ def prune(
     noisy: bool = False,
     affordable: float = AFFORDABLE,
     max_tries: int = 64,
-    deadline: float = float("inf"),
 ) -> tuple[Layout, Minimum]:
     """Remove units while refits return to the relative residual ``accept``, or lower it markedly.
 
@@ -60,13 +59,13 @@ def prune(
     """
     best = start
     for _ in range(sum(layout.hidden)):
-        if time.monotonic() > deadline:
+        if time.monotonic() > settings.deadline:
             break
         stop = affordable if noisy or best.rms <= EXACT else min(affordable, BOLD * best.rms)
-        plan = plan_removals(layout, best, x, y, stop=stop, deadline=deadline)
+        plan = plan_removals(layout, best, x, y, stop=stop, deadline=settings.deadline)
         size = _up_to_the_gap(plan, stop)
         num_tries = 0
-        while size and num_tries < max_tries and time.monotonic() <= deadline:
+        while size and num_tries < max_tries and time.monotonic() <= settings.deadline:
             narrow, indices = layout.without(units_kept(layout, plan[:size]))
             adjusted = plan[size - 1].parameters[indices]
             if size > 1 and not _residual(narrow, adjusted, x, y) < HOPELESS:

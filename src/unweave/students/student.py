@@ -8,7 +8,6 @@ parameters, and a Jacobian of full rank at minimal width, which no reducible net
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -17,28 +16,21 @@ import numpy as np
 
 from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings
-from unweave.solve.fit import fit_layout, spread_of
+from unweave.solve.fit import spread_of
 from unweave.solve.layout import Layout, without_affine
 from unweave.solve.polish import Polished, polish
 from unweave.solve.together import fit_each
 from unweave.students.forms import Form
-from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent, narrow_down_bent
-from unweave.students.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
+from unweave.students.narrow import STALLED, narrow_down
+from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent
+from unweave.students.prune import EXACT
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
 PROMISING = 3e-4
 """Residual, relative to that of the best affine function, at which a student is in the basin."""
-STALLED = 2e-3
-"""A start that stops gaining above this residual, relative likewise, is given up; one that runs out of steps
-below it is pruned as a promising one."""
 SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve."""
-MAX_WALK = 8
-"""Rounds of removals that a slowly converging student may take."""
-NEARER, LONG = 0.3, 4
-"""A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
-usual number of steps at full width. One of another activation stays where it is."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -258,100 +250,3 @@ class Task:
     @property
     def _enough(self) -> float:
         return max(EXACT, 1.2 * self.floor)
-
-
-def narrow_down(
-    layout: Layout,
-    start: Minimum,
-    u: np.ndarray,
-    v: np.ndarray,
-    *,
-    bend: float,
-    floor: float,
-    max_steps: int,
-    deadline: float,
-    bent: bool = False,
-) -> tuple[Layout, Minimum]:
-    """Prune from a promising fit; where that is refused, converge at the present widths first, then prune.
-
-    ``bent``: ``start`` was fitted without the affine part, and so the student converges (``nearly_affine``).
-    """
-    accept = max(EXACT, 1.03 * floor)
-    refit = Settings(
-        target=max(1e-13, 0.3 * floor),
-        max_steps=60,
-        damping=1e-3,
-        stall_above=STALLED * bend,
-        inexact=floor == 0,  # noisy answers want the very minimum
-        deadline=deadline,
-    )
-    affordable = AFFORDABLE * bend
-    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
-    if bent:
-        return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
-    if floor > 0:
-        refit = replace(refit, stationary_gain=1e-3, patience=3)
-        start = fit_layout(layout, start.parameters, u, v, settings=refit)
-    wide = layout
-    layout, fit = prune(
-        layout,
-        start,
-        u,
-        v,
-        accept=accept,
-        settings=refit,
-        noisy=floor > 0,
-        affordable=affordable,
-        deadline=deadline,
-    )
-    if fit.rms <= accept or floor > 0:
-        return layout, fit
-
-    def converge(layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
-        layout, fit = _walk_down(layout, fit, u, v, accept, affordable, full, deadline)
-        if fit.rms > accept:
-            return layout, fit
-        return prune(
-            layout, fit, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
-        )
-
-    layout, fit = converge(layout, fit)
-    if accept < fit.rms < NEARER * start.rms and time.monotonic() < deadline:
-        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
-        patient = replace(full, max_steps=LONG * max_steps)
-        whole = fit_layout(wide, start.parameters, u, v, settings=patient)
-        if whole.rms <= accept:
-            return prune(
-                wide, whole, u, v, accept=accept, settings=refit, affordable=affordable, deadline=deadline
-            )
-    return layout, fit
-
-
-def _walk_down(
-    layout: Layout,
-    fit: Minimum,
-    u: np.ndarray,
-    v: np.ndarray,
-    accept: float,
-    affordable: float,
-    settings: Settings,
-    deadline: float,
-) -> tuple[Layout, Minimum]:
-    """Converge where surplus units make convergence slow: after a long fit, drop units as long as the narrower
-    student does no worse with the same effort, and stop at the first one that is exact.
-    """
-    fit = fit_layout(layout, fit.parameters, u, v, settings=settings)
-    for _ in range(MAX_WALK):
-        if fit.rms <= accept or time.monotonic() > deadline:
-            break
-        plan = plan_removals(layout, fit, u, v, stop=affordable, deadline=deadline)
-        while plan:
-            narrow, indices = layout.without(units_kept(layout, plan))
-            trial = fit_layout(narrow, plan[-1].parameters[indices], u, v, settings=settings)
-            if trial.rms <= max(accept, fit.rms) or time.monotonic() > deadline:
-                break
-            plan = plan[: len(plan) // 2]
-        if not plan or trial.rms > max(accept, fit.rms):
-            break
-        layout, fit = narrow, trial
-    return layout, fit

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from unweave.solve.accelerated import COMPILER, AcceleratedProblem
-from unweave.solve.devices import use_accelerator
+from unweave.solve.devices import on_accelerator, try_accelerator
 from unweave.solve.layout import Layout
 from unweave.solve.normal import HOST_PARAMETERS, expand_normally
 
@@ -42,9 +42,12 @@ class Surgeon(Protocol):
 
 def open_surgery(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray) -> Surgeon:
     """The surgeon for a layout at ``theta``, on the device where it is done sooner."""
-    if layout.num_parameters > HOST_PARAMETERS and use_accelerator(y.size, layout.num_parameters):
-        return AcceleratedSurgeon(layout, theta, x, y)
-    return HostSurgeon(layout, theta, x, y)
+    found = None
+    if layout.num_parameters > HOST_PARAMETERS:
+        found = try_accelerator(
+            y.size, layout.num_parameters, lambda: AcceleratedSurgeon(layout, theta, x, y)
+        )
+    return HostSurgeon(layout, theta, x, y) if found is None else found
 
 
 class HostSurgeon:
@@ -80,7 +83,6 @@ class AcceleratedSurgeon:
     """The same on the accelerator; idle parameters of the padded layout are an identity block from the start."""
 
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray):
-        import jax
 
         self._problem = AcceleratedProblem(layout, x, y)
         self._widths = layout.hidden
@@ -88,7 +90,7 @@ class AcceleratedSurgeon:
         self._theta = self._problem.inside(theta)
         here = self._problem.expand(self._theta, False)
         self.loss = here.loss
-        with jax.enable_x64(True):
+        with on_accelerator():
             invert, *_ = _compiled()
             for ridge in RIDGES:
                 self._inverse, is_positive, self._ridge = invert(here.matrix, self._problem.mask, ridge)
@@ -96,17 +98,13 @@ class AcceleratedSurgeon:
                     break
 
     def costs(self) -> list[np.ndarray]:
-        import jax
-
-        with jax.enable_x64(True):
+        with on_accelerator():
             _, accelerated_price, _ = _compiled()
             found = accelerated_price(self._inverse, self._theta, self._outgoing, self._ridge)
             return [_clean(np.array(c)[:m]) for c, m in zip(found, self._widths, strict=True)]
 
     def remove(self, layer: int, unit: int) -> np.ndarray:
-        import jax
-
-        with jax.enable_x64(True):
+        with on_accelerator():
             _, _, condition = _compiled()
             out, own = self._outgoing[layer][unit], self._problem.padded.incoming(layer, unit)
             self._inverse, self._theta = condition(self._inverse, self._theta, out, own)

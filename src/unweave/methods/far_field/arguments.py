@@ -69,7 +69,7 @@ def solve_near(
     activation: act.Activation,
     moves: np.ndarray,
 ) -> float:
-    """u with ``T(pattern with phi(u + moves_k) at unit) = answers_k`` for all k together: a search, then Gauss-Newton."""
+    """u with ``T(pattern with phi(u + moves_k) at unit) = answers_k`` for all k together."""
     grid = np.linspace(-12, 12, 961) * activation.scale
     hidden = np.array(np.broadcast_to(pattern, (len(grid), len(pattern))))
     hidden[:, unit] = activation(grid)

@@ -22,11 +22,12 @@ from unweave.methods.far_field.arguments import (
 )
 from unweave.methods.far_field.first_layer import FirstLayer
 from unweave.methods.far_field.sight import Sight
-from unweave.probes.far_vertices import staircase_patterns
 from unweave.solve.weighted import weighted_system
 
 MISMATCH, COARSE_MISMATCH = 1e-3, 0.1
 """Relative difference of the slopes along the circle from which on a unit is read beside its crossing."""
+TRUSTED, LIKELY = 0.995, 3.0
+"""Cosine between two readings of a row of coarse answers, and ratio of their lengths, within which they agree."""
 EXACT = 3e-10
 """Relative standard error above which a unit is read again."""
 OFFSETS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
@@ -35,9 +36,8 @@ OFFSETS = np.array([-4.0, -2.0, 0.0, 2.0, 4.0])
 
 def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network, float] | None:
     """The whole network, and how far the profiles of its units are from straight; None if a row cannot be read."""
-    patterns = staircase_patterns(len(layer.rows))
+    patterns, tangents = layer.patterns, layer.tangents
     bases = np.array([r.base for r in layer.readings])
-    tangents = layer.circle.tangent(np.array([r.crossing.angle for r in layer.readings]))
     limit = COARSE_MISMATCH if sight.coarse else MISMATCH
     rows: list[Row] = []
     for i, reading in enumerate(layer.readings):
@@ -45,10 +45,12 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
         if row.mismatch > limit:
             row, bases[i] = _read_beside(sight, reading, row, patterns[i], i, top, layer.basis, tangents[i])
         rows.append(row)
+    if sight.coarse:
+        rows = [_trust(row, seen, t) for row, seen, t in zip(rows, layer.rows, tangents, strict=True)]
     weights, bends = np.array([row.weights for row in rows]), np.array([row.bend for row in rows])
     if not np.all(np.isfinite(weights)) or not np.all(np.any(weights, axis=1)):
         return None
-    arguments, signs = np.array([row.argument for row in rows]), patterns[:-1]
+    arguments, signs = np.array([row.argument for row in rows]), patterns
     with sight.meter.stage("biases"):
         if sight.coarse:
             slopes = np.array([row.slope for row in rows])
@@ -91,6 +93,19 @@ def _read_beside(sight, reading, row, pattern, unit, top, basis, tangent) -> tup
     arguments = solve_arguments(answers, pattern, unit, top, sight.activation, np.full(len(points), wanted))
     weights = basis @ (arguments[1:] - arguments[0]) / reading.step
     return replace(row, weights=weights, argument=float(arguments[0])), base
+
+
+def _trust(row: Row, seen: np.ndarray, tangent: np.ndarray) -> Row:
+    """A row of coarse answers, unless it differs from what was ``seen`` before the top was known: then that one, in
+    the length that the slope along the circle tells, if this is likely.
+    """
+    along = float(seen @ tangent)
+    factor = row.slope / along if along and np.isfinite(row.slope) else 1.0
+    factor = factor if 1 / LIKELY < factor < LIKELY else 1.0
+    size = np.linalg.norm(row.weights) * np.linalg.norm(seen)
+    if np.isfinite(size) and row.weights @ seen > TRUSTED * size and row.mismatch < COARSE_MISMATCH:
+        return row
+    return replace(row, weights=factor * seen, slope=factor * along)
 
 
 def _antipodes(sight, top, weights, biases, bases, arguments, signs, units=None) -> np.ndarray:

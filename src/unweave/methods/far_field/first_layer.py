@@ -1,4 +1,4 @@
-"""The first layer of a saturating network, approximately: one reading and one row a crossing of a far circle.
+"""The first layer of a saturating network, approximately: one reading and one row for each crossing of a far circle.
 
 Crossings that hide a second unit are looked at from further out, where the two draw apart; a unit that does not pass
 the orthogonal test is read again from further out, in shorter steps.
@@ -23,32 +23,33 @@ from unweave.probes.far_rows import (
     read_crossings,
     split_overlap,
 )
+from unweave.probes.far_vertices import staircase_patterns
 
 ATTEMPTS = 4
 
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """Readings and approximate rows in the order of the crossings; the steps were taken along ``basis``."""
+    """Readings and approximate rows, unit by unit; the steps of all readings were taken along ``basis``."""
 
     readings: list[Reading]
     rows: np.ndarray
-    circle: Circle
+    tangents: np.ndarray
+    """Directions along which each unit's crossing was passed, its argument rising."""
     basis: np.ndarray
+    patterns: np.ndarray
+    """The hidden vector at each reading's base; a unit's own entry does not matter."""
+    plateaus: tuple[np.ndarray, np.ndarray] | None
+    """Hidden vectors and answers between the crossings of one circle, where it shows every unit."""
     num_pending: int = 0
     """Crossings that stay unresolved; they are not among the readings."""
 
-    @property
-    def plateaus(self) -> np.ndarray:
-        """Answers before, between and after the crossings."""
-        crossings = [r.crossing for r in self.readings]
-        return np.array([crossings[0].before, *(c.after for c in crossings)])
 
-
-def read_first_layer(sight: Sight, circle: Circle, crossings: list[Crossing], deep: bool) -> FirstLayer:
-    """Readings and approximate rows of all units, in the order of their crossings."""
+def read_first_layer(
+    sight: Sight, circle: Circle, crossings: list[Crossing], deep: bool, basis: np.ndarray
+) -> FirstLayer:
+    """Readings and approximate rows of all units, in the order of their crossings; steps along ``basis``."""
     ask, size = sight.meter.ask, sight.meter.input_size
-    basis, _ = np.linalg.qr(sight.rng.standard_normal((size, size)))
     if deep:
         crossings = _uncover(sight, circle, crossings)
     done: dict[int, tuple[Reading, np.ndarray]] = {}
@@ -78,8 +79,14 @@ def read_first_layer(sight: Sight, circle: Circle, crossings: list[Crossing], de
         crossings, done = _renumber(pieces, done)
         pending = [i for i in range(len(crossings)) if i not in done]
     kept = [done[i] for i in range(len(crossings)) if i in done]
+    readings = [reading for reading, _ in kept]
     rows = np.array([row for _, row in kept]).reshape(-1, size)
-    return FirstLayer([reading for reading, _ in kept], rows, circle, basis, len(pending))
+    tangents = circle.tangent(np.array([r.crossing.angle for r in readings]))
+    stairs = staircase_patterns(len(rows))
+    plateaus = None
+    if kept and not pending:
+        plateaus = stairs, np.array([readings[0].crossing.before, *(r.crossing.after for r in readings)])
+    return FirstLayer(readings, rows, tangents, basis, stairs[:-1], plateaus, len(pending))
 
 
 def _uncover(sight: Sight, circle: Circle, crossings: list[Crossing]) -> list[Crossing]:

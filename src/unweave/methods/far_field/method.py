@@ -20,6 +20,7 @@ form.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,9 +36,10 @@ from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top, affine_top, fit_top
+from unweave.methods.far_field.union import join_circles
 from unweave.probes.activation_profile import ask_profile, rank_activations
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
-from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
+from unweave.probes.far_vertices import choose_vertices, wander
 from unweave.probes.growth import Growth
 from unweave.solve.weighted import relative_errors, weighted_polish
 from unweave.students.overwide import Pool
@@ -47,6 +49,8 @@ NEAREST = 1e4
 ROUGH = 1e-5
 """Relative error of the answers beyond which far-out looks tell too little."""
 MAX_CIRCLES = 3
+MARGIN, COARSE_MARGIN = 0.02, 0.08
+"""Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 MISSED = "a unit of the first layer was missed on this circle"
@@ -123,7 +127,10 @@ class _Run:
             return self._jumps()
         self._choose_activation(circle, crossings)
         deep = not self._looks_affine(circle, crossings)
-        layer = read_first_layer(self.sight, circle, crossings, deep)
+        basis, _ = np.linalg.qr(self.sight.rng.standard_normal((circle.first.size, circle.first.size)))
+        layer = read_first_layer(self.sight, circle, crossings, deep, basis)
+        if deep and self.sight.coarse:
+            layer = join_circles(self._more_layers(layer)) or layer
         self._rows = layer.rows
         if layer.num_pending:
             with self.meter.stage("circle"):
@@ -143,6 +150,13 @@ class _Run:
         if self.sight.coarse:
             return self._conclude_near(network, top)
         return self._conclude(look_closer(self.sight, network, layer.basis), bend, top)
+
+    def _more_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
+        """The same layer as further circles show it."""
+        yield layer
+        while True:
+            circle = random_circle(self.meter.input_size, self.sight.rng)
+            yield read_first_layer(self.sight, circle, self._crossings(circle), True, layer.basis)
 
     def _jumps(self) -> Finding:
         reason = "the answers jump instead of passing smoothly: step units, a decision tree or rounding"
@@ -187,14 +201,21 @@ class _Run:
 
     def _top(self, layer: FirstLayer, deep: bool) -> Top:
         """The network above the first layer, from the plateaus and further far vertices."""
-        patterns, values = staircase_patterns(len(layer.rows)), layer.plateaus
-        known = {(p > 0).tobytes() for p in patterns}
+        known: set[bytes] = set()
+        margin = COARSE_MARGIN if self.sight.coarse else MARGIN
 
         def buy(num_vertices: int) -> tuple[np.ndarray, np.ndarray]:
-            directions, signs = choose_vertices(layer.rows, num_vertices, self.sight.rng, known)
+            directions, signs = choose_vertices(
+                layer.rows, num_vertices, self.sight.rng, known, margin=margin
+            )
             with self.meter.stage("vertices"):
                 return signs, self.meter.ask(self.sight.radius * directions)
 
+        if layer.plateaus is None:
+            patterns, values = buy(2 * len(layer.rows))
+        else:
+            patterns, values = layer.plateaus
+            known.update((p > 0).tobytes() for p in patterns)
         if not deep:
             return self._affine(patterns, values, *buy(6))
         if self._misses_a_unit(layer):
@@ -239,7 +260,7 @@ class _Run:
         patterns = np.concatenate([patterns, more_patterns])
         return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
 
-    def _misses_a_unit(self, layer: FirstLayer, num_pairs: int = 8) -> bool:
+    def _misses_a_unit(self, layer: FirstLayer, num_pairs: int = 12) -> bool:
         """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""
         directions, _ = choose_vertices(layer.rows, num_pairs, self.sight.rng, set())
         others = wander(layer.rows, directions, self.sight.rng)

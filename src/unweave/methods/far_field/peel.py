@@ -18,6 +18,7 @@ import numpy as np
 
 from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
+from unweave.solve.descend import End
 from unweave.solve.devices import fits_memory
 from unweave.students.effort import Candidate, Shape, choose_widths, widened
 from unweave.students.forms import Form
@@ -36,13 +37,13 @@ SHAPES = {
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
 """Unlikely depths are tried at every so many sizes."""
-CLOSE = 0.4
-"""A residual below this fraction of all earlier ones says which depth to try."""
+PROMISING, CLOSE = 0.05, 0.4
+"""A residual below the first, and below this fraction of all earlier ones of its depth, says which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
 LAST = 4
 """Rounds of all depths once there are no more vertices."""
-PATIENCE, SHARE = 5.0, 0.25
+PATIENCE, SHARE = 5.0, 0.5
 """One student may take so many seconds, or this share of the time that is left."""
 
 
@@ -78,7 +79,7 @@ def peel(
             )
             attempts.append(attempt)
             plan.record(depth, attempt.rms)
-            if found is not None and found.minimal:
+            if found is not None and found.minimal and attempt.end is not End.TIME:
                 return _top(found, attempts, len(patterns))
         if exhausted:
             reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
@@ -119,9 +120,9 @@ class _Plan:
         """A student of ``depth`` ended at ``rms``."""
         if rms < NEARLY:
             self.leading = (max(depth - 1, 1), depth)
-        elif depth in self.best and rms < CLOSE * self.best[depth]:
+        elif rms < PROMISING and depth in self.best and rms < CLOSE * self.best[depth]:
             self.leading = (depth, depth)
-        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > self.best[depth] / CLOSE:
+        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > 2 * self.best[depth]:
             self.leading = ()
         self.best[depth] = min(self.best.get(depth, np.inf), rms)
 

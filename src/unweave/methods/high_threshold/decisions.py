@@ -39,9 +39,7 @@ class Decisions:
         for centre, value, other in _centres(meter, rng):
             reach = min(REACH, 0.999 * _room(meter, centre))
             with meter.stage("faces"):
-                faces = find_faces(
-                    lambda x, value=value: meter.ask(x)[:, 0] == value, centre, rng, reach=reach
-                )
+                faces = find_faces(lambda x, value=value: _gives(meter, x, value), centre, rng, reach=reach)
             if len(faces.normals) and not _curved(faces):
                 best = (faces, value, other)
                 break
@@ -95,6 +93,15 @@ def _centres(meter: Meter, rng):
     with meter.stage("scouts"):
         if meter.domain.contains(centre[None])[0] and meter.ask(centre[None])[0, 0] == others[0]:
             yield centre, float(others[0]), float(answers[0])
+
+
+def _gives(meter: Meter, x: np.ndarray, value: float) -> np.ndarray:
+    """Where the model answers ``value``; beyond the domain nothing can be asked, and no boundary is met."""
+    inside = meter.domain.contains(x)
+    same = np.ones(len(x), dtype=bool)
+    if inside.any():
+        same[inside] = meter.ask(x[inside])[:, 0] == value
+    return same
 
 
 def _room(meter: Meter, centre: np.ndarray) -> float:

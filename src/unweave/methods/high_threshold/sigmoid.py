@@ -20,6 +20,7 @@ from unweave.methods.base import Finding
 from unweave.methods.high_threshold.starts import find_starts
 from unweave.moments.hermite import HermiteMoments
 from unweave.moments.residual import accumulate_residual
+from unweave.solve.descend import Settings, minimise
 
 SLOPES, THRESHOLDS = (1.0, 2.0, 4.0), (2.0, 1.0, 3.0)
 EXACT = 1e-9
@@ -64,34 +65,41 @@ def fit_sigmoid_units(
     x: np.ndarray, y: np.ndarray, weights: np.ndarray, biases: np.ndarray, *, max_steps: int = 200
 ) -> SigmoidFit:
     """Levenberg-Marquardt over the units with the polynomial projected out."""
-    m, d = weights.shape
     rows = np.column_stack([x, np.ones(len(x))])
-    units = np.column_stack([weights, biases])
-    spread = max(float(np.std(y)), 1e-300)
-    top, residual, q = _project(rows, y, units)
-    damping, cost = 1e-3, float(residual @ residual)
-    for _ in range(max_steps):
-        h = expit(rows @ units.T)
-        pull = top.slopes(h) * h * (1 - h)
+
+    def split(theta: np.ndarray) -> np.ndarray:
+        return theta.reshape(len(weights), -1)
+
+    latest = {}
+
+    def project(theta: np.ndarray) -> tuple[PairPolynomial, np.ndarray, np.ndarray]:
+        if latest.get("theta") is not theta:  # a trial that is taken is linearised next
+            latest.update(theta=theta, projection=_project(rows, y, split(theta)))
+        return latest["projection"]
+
+    def linearise(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        (top, rest, q), h = project(theta), expit(rows @ split(theta).T)
+        pull = top.slopes(h) * h * (h - 1)
         jacobian = (pull[:, :, None] * rows[:, None, :]).reshape(len(x), -1)
-        jacobian -= q @ (q.T @ jacobian)
-        scale = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-12)
-        jacobian /= scale
-        gram, right = jacobian.T @ jacobian, jacobian.T @ residual
-        before = cost
-        for _ in range(12):
-            step = np.linalg.solve(gram + damping * np.eye(len(gram)), right) / scale
-            trial = units + step.reshape(m, d + 1)
-            trial_top, trial_residual, trial_q = _project(rows, y, trial)
-            trial_cost = float(trial_residual @ trial_residual)
-            if trial_cost < cost:
-                units, top, residual, q, cost = trial, trial_top, trial_residual, trial_q, trial_cost
-                damping = max(damping / 5, 1e-14)
-                break
-            damping *= 4
-        if not cost < before * (1 - 1e-6) or np.sqrt(cost / len(x)) < 1e-15 * spread:
-            break
-    return SigmoidFit(units[:, :d], units[:, d], top, float(np.sqrt(cost / len(x))) / spread)
+        return rest, jacobian - q @ (q.T @ jacobian)
+
+    found = minimise(
+        lambda theta: project(theta)[1],
+        linearise,
+        np.column_stack([weights, biases]).ravel(),
+        scale=max(float(np.std(y)), 1e-300),
+        settings=Settings(
+            target=1e-15,
+            max_steps=max_steps,
+            damping=1e-3,
+            geodesic=False,
+            stall_steps=0,
+            patience=2,
+            stationary_gain=5e-7,
+        ),
+    )
+    units = split(found.parameters)
+    return SigmoidFit(units[:, :-1], units[:, -1], _project(rows, y, units)[0], found.rms)
 
 
 def recover_sigmoid_units(

@@ -23,7 +23,16 @@ from unweave.core.domains import Ball, Normal
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import PIECEWISE_LINEAR, RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
+from unweave.methods.base import (
+    ELU_LIKE,
+    PIECEWISE_LINEAR,
+    RELU_LIKE,
+    SATURATING,
+    Finding,
+    Problem,
+    Serves,
+    Traits,
+)
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
 from unweave.solve.fit import spread_of
@@ -61,7 +70,7 @@ class InDomain:
     """See the module's docstring. ``effort`` holds every bound of the search, ``time_limit`` seconds."""
 
     name = "in-domain"
-    serves = Serves(Evidence.QUERIES, SMOOTH, when_named=OTHERS)
+    serves = Serves(Evidence.QUERIES, (*SMOOTH, *ELU_LIKE), when_named=OTHERS)
 
     def __init__(self, time_limit: float = 240.0, effort: Effort | None = None):
         self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)

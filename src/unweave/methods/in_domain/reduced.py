@@ -91,12 +91,9 @@ class Slice(Meter):
         domain = _SliceDomain(meter.domain, middle, basis)
         same = Ball(meter.domain.radius) if isinstance(meter.domain, Ball) else domain
         super().__init__(meter.oracle, domain=same, remember=False)
-        self.ledger = meter.ledger
+        self.input_size = basis.shape[1]
+        self.ledger, self.deadline = meter.ledger, meter.deadline
         self._whole, self._slice = meter, domain
-
-    @property
-    def input_size(self) -> int:
-        return self._slice.basis.shape[1]
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:

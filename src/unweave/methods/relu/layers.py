@@ -42,8 +42,11 @@ from unweave.probes.planes import Planes, measure_planes
 UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
 
 
+LARGE = 2500
+"""Weights of both hidden layers beyond which a stack is refined once only."""
 HOPELESS = 0.9
-"""Where this share of fresh points contradicts the stack twice in a row, a first-layer plane is missing."""
+"""Where this share of fresh points contradicts the stack twice in a row and no unit is new, a first-layer plane is
+missing."""
 
 
 @dataclass(frozen=True)
@@ -105,21 +108,31 @@ class ReluLayers:
         second = self._add_units(inquiry, first, first.deeper, second, rng)
         if not second.units or not _mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
-        stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
-        wrong, num_hopeless = 1.0, 0
+        count = len(first.planes) * (inquiry.input_size + len(second.units))
+        large = count > LARGE  # least squares in every parameter is dear: once, at the end, if it can be avoided
+        stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not large)
+        wrong, num_hopeless, most = 1.0, 0, 0
         for _ in range(self.max_rounds):
             if time.monotonic() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
                 break
+            second = self._complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
             if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
-                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation)
+                stack = fit_stack(
+                    inquiry, first.planes, complete.units, second.orientation, refine=not large
+                )
             wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
-            if not wrong:
+            refined = not large
+            if large and len(complete.units) == len(second.units) and (not wrong or len(kinks) <= 1):
+                refined, stack = True, stack.refined(inquiry)
+                wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
+            if refined and not wrong:
                 return stack.finding(0.0)
-            num_hopeless = num_hopeless + 1 if wrong > HOPELESS else 0
+            stalled = wrong > HOPELESS and len(complete.units) <= most
+            num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
             second = self._add_units(inquiry, first, kinks, second, rng)
-            stack = fit_stack(inquiry, first.planes, second.units, second.orientation)
+            stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not large)
         return stack.finding(wrong)
 
     def _add_units(
@@ -157,6 +170,19 @@ class ReluLayers:
             with inquiry.meter.stage("second layer"):
                 kinks, _ = measure_planes(inquiry, first.lines, left, rng)
         return SecondLayer(units, orientation)
+
+    def _complete_units(
+        self, inquiry: Inquiry, planes: Planes, second: SecondLayer, rng: np.random.Generator
+    ) -> SecondLayer:
+        """Look for the open weights of the last few units at many more places, now that the others are known."""
+        units = sorted(second.units, key=lambda unit: not unit.known.all())
+        num_complete = sum(bool(unit.known.all()) for unit in units)
+        if 0 < len(units) - num_complete <= max(3, len(units) // 8):
+            with inquiry.meter.stage("second layer"):
+                measure_crossings(inquiry, planes, units, rng, start=num_complete, num_chains=480)
+            for unit in units[num_complete:]:
+                complete_weights(unit, planes, second.orientation)
+        return SecondLayer(units, second.orientation)
 
     def _trace_units(
         self,

@@ -19,7 +19,7 @@ def refine_network(
     misses = np.max(np.abs(network(x) - answers), axis=1)
     near = np.flatnonzero(misses <= 1e-5 * (scale + np.max(np.abs(answers), axis=1)))
     num_unknowns = network.num_parameters
-    limit = max(4 * num_unknowns, 4000)
+    limit = max(4 * num_unknowns // network.output_size, 4000)
     if len(near) < num_unknowns + 10:
         return network
     if len(near) > limit:

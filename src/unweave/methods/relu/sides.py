@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.algebra.signs import SignSolution, solve_signs, solve_weights
+from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.ridges import RidgeSum
@@ -52,7 +53,7 @@ def orient_ridges(
         return Finding(_affine(model), "no kink is left: there are no hidden units", warnings=warnings)
     tilt = model.gradient.ravel()
     half = model.bends.reshape(len(planes), len(tilt)) / 2
-    known_leak = [a for a in problem.activations if a.startswith("leaky_relu")]
+    known_leak = [a for a in problem.activations if act.get(a).family == "leaky_relu"]
     plain = not known_leak or any(a == "relu" for a in problem.activations)
     solution = solve_signs(half, tilt, error) if plain or not known_leak else None
     if solution is not None and solution.signs is not None:

@@ -7,7 +7,7 @@ always active contribute, and the signs s_l follow as in one hidden layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -40,6 +40,11 @@ class Stack:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return self.network(x)
+
+    def refined(self, inquiry: Inquiry) -> Stack:
+        """After least squares in every parameter on the questions asked so far."""
+        x, answers = inquiry.meter.transcript()
+        return replace(self, network=refine_network(self.network, x, answers, inquiry.bars(x, answers)))
 
     def error(self, x: np.ndarray) -> np.ndarray:
         return self.accuracy * (1 + np.linalg.norm(x, axis=1))
@@ -82,6 +87,7 @@ def fit_stack(
     units: list[PreActivation],
     orientation: np.ndarray,
     max_points: int = 4000,
+    refine: bool = True,
 ) -> Stack:
     """The network with these planes and units whose output layer fits the questions asked so far."""
     units = [u for u in units if np.any(u.known & (np.abs(u.weights) > 1e-9 * np.linalg.norm(u.gradient)))]
@@ -123,7 +129,8 @@ def fit_stack(
         for i, u in enumerate(units)
         for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
     )
-    network = refine_network(network, *everything)
+    if refine:
+        network = refine_network(network, *everything)
     num_rest = len(network.weights[1]) - len(units)
     open_rest = tuple(
         f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum"

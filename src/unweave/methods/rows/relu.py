@@ -38,7 +38,6 @@ from unweave.solve.polish import polish
 from unweave.solve.streamed import fit_streamed
 
 SAFETY = 6.0
-DOUBTFUL = "doubt"
 MOST_DOUBTS = 3
 """Noise levels that were not confirmed after which the search ends."""
 NUM_OPINIONS = 4
@@ -78,9 +77,9 @@ class ReluSamples:
             samples.report("least width")
             if found.noise == 0:
                 finding = self._finish_exactly(rows, found, problem, search)
+                settled = finding.network is not None
             else:
-                finding = self._finish_noisy(rows, found, problem, search, samples)
-            settled = finding.network is not None and DOUBTFUL not in finding.details
+                finding, settled = self._finish_noisy(rows, found, problem, search, samples)
             best = finding if best is None or settled else best
             num_doubts += not settled
             if settled or num_doubts == MOST_DOUBTS:
@@ -117,7 +116,8 @@ class ReluSamples:
 
     def _finish_noisy(
         self, rows: KinkRows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples
-    ) -> Finding:
+    ) -> tuple[Finding, bool]:
+        """The network at the noise that independent fits find, and whether nothing speaks against it."""
         opinions, confirmed = self._collect_opinions(rows, found, problem, search, samples)
         best = min(opinions, key=lambda o: o.misfit)
         samples.report("fit of all rows")
@@ -133,11 +133,10 @@ class ReluSamples:
         elif not looks_white(network, rows.x, rows.y, noise, problem.rng("residuals")):
             doubt = "the residuals still depend on x: units are missing, or the activation is another one"
         if doubt:
-            details[DOUBTFUL] = doubt
             finding = replace(
                 finding, reason=doubt, undetermined=(*finding.undetermined, "units: their number")
             )
-        return replace(finding, network=network, noise=noise, details=details)
+        return replace(finding, network=network, noise=noise, details=details), not doubt
 
     def _collect_opinions(
         self, rows: KinkRows, found: KinkFit, problem: Problem, search: KinkSearch, samples: Samples

@@ -17,9 +17,9 @@ from unweave.probes.planes import Planes
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
+from unweave.students.narrow import narrow_down
 from unweave.students.prune import prune
 from unweave.students.standard import Standard
-from unweave.students.student import narrow_down
 
 ROUNDING = 4 * 2.0**-52
 MOST_ENTRIES = 20_000_000
@@ -83,7 +83,7 @@ class KinkRows:
         start = fit_layout(found.layout, found.fit.parameters, u, v, settings=settings)
         return prune(
             found.layout, start, u, v, accept=1.03 * found.noise, settings=settings, noisy=True,
-            affordable=1.5 * found.noise, deadline=deadline,
+            affordable=1.5 * found.noise,
         )  # fmt: skip
 
     def flat(self) -> Finding:

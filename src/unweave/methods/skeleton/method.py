@@ -26,7 +26,8 @@ from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
 from unweave.probes.growth import Growth
-from unweave.solve.weighted import weighted_polish
+from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.weighted import answer_accuracy
 
 FAR = 1e8
 """The scale from which the skeleton is seen where the domain allows it."""
@@ -42,6 +43,8 @@ EXPLAINED = 1e8
 """... and above so many a unit is missing."""
 MOST_PARAMETERS = 3500
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
+OUTLIER = 1e3
+"""Answers that miss by so many times the median miss say nothing about small corrections."""
 NUM_ATTEMPTS, NUM_FRESH = 3, 2500
 """Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
 thousand."""
@@ -130,8 +133,11 @@ class Skeleton:
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
         x, y = np.concatenate([x, far_x[chosen]]), np.concatenate([y, far_y[chosen]])
-        precision = problem.precision
-        return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=3)
+        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        # far out the window of a unit is too narrow for a correction to be small in it
+        misses = np.max(np.abs(network(x) - y) / accuracy, axis=1)
+        sound = misses <= OUTLIER * np.median(misses)
+        return polish_weighted(network, x[sound], y[sound], accuracy[sound], max_steps=4).network
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

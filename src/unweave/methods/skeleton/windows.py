@@ -14,7 +14,7 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.methods.skeleton.places import find_place
+from unweave.methods.skeleton.places import Place, find_place
 from unweave.methods.skeleton.profiles import fit_profile, name_elu
 from unweave.solve.weighted import answer_accuracy
 
@@ -26,6 +26,8 @@ NUM_DECIDING = 3
 """Units of a layer whose windows decide its activation."""
 EXPLAINED = 100.0
 """A profile explains a window when its misfit is below so many times the accuracy of the answers."""
+WIDEST = 5e3
+"""Ladders begin no farther from the middle than this, as long as the window does."""
 WIDEN = 10.0
 """A window that does not fit its room is looked at again so many times farther out, where there is more."""
 
@@ -121,34 +123,48 @@ def measure_window(
     for _ in range(max_tries):
         place = find_place(skeleton, layer, unit, min(radius, reach / 8), rng)
         if place is not None:
-            rungs = 0.4 * place.room * RATIO ** np.arange(NUM_RUNGS)
-            t = np.concatenate([rungs, -rungs])
-            answers = meter.ask(place.point + t[:, None] * place.normal)
             at = place.point[None]
             accuracy = float(np.max(answer_accuracy(skeleton, at, precision.noise, precision.unit)))
-            accuracy += precision.unit * float(np.max(np.abs(answers[[NUM_RUNGS - 1, -1]])))
-            half = _half_width(rungs, answers, accuracy)
-            if half is not None:
-                q = np.linspace(-1, 1, num_across)
-                across = half * np.sign(q) * np.abs(q) ** 1.5
-                more = meter.ask(place.point + across[:, None] * place.normal)
-                t, answers = np.concatenate([t, across]), np.concatenate([answers, more])
-                near = np.abs(t) <= 3 * half
-                return Window(t[near], answers[near], half, place.slope, accuracy)
+            accuracy += precision.unit * float(np.max(np.abs(skeleton(at))))
+            window = _climb_down(meter, place, accuracy, num_across)
+            if window is not None:
+                return window
         radius *= WIDEN
         if radius > reach:
             break
     return None
 
 
-def _half_width(rungs: np.ndarray, answers: np.ndarray, accuracy: float) -> float | None:
-    """The narrowest rung outside which both sides are straight; None if the outermost bend already."""
+def _climb_down(meter: Meter, place: Place, accuracy: float, num_across: int) -> Window | None:
+    """Ladders from where the window may end, wider or narrower ones where it does not; then points across it."""
+    top = min(0.4 * place.room, WIDEST)
+    for _ in range(3):
+        rungs = top * RATIO ** np.arange(NUM_RUNGS)
+        t = np.concatenate([rungs, -rungs])
+        answers = meter.ask(place.point + t[:, None] * place.normal)
+        bent = _bent_rungs(rungs, answers, accuracy)
+        if not len(bent):
+            top = float(rungs[-2])
+        elif bent[0] < 3:
+            if top > 0.39 * place.room:
+                return None
+            top = min(0.4 * place.room, 100 * top)
+        else:
+            half = float(rungs[bent[0] - 1])
+            q = np.linspace(-1, 1, num_across)
+            across = half * np.sign(q) * np.abs(q) ** 1.5
+            more = meter.ask(place.point + across[:, None] * place.normal)
+            t, answers = np.concatenate([t, across]), np.concatenate([answers, more])
+            near = np.abs(t) <= 3 * half
+            return Window(t[near], answers[near], half, place.slope, accuracy)
+    return None
+
+
+def _bent_rungs(rungs: np.ndarray, answers: np.ndarray, accuracy: float) -> np.ndarray:
+    """The rungs, from outside in, at which one side leaves the line through its two outermost points."""
     deviations = []
     for side in np.split(answers, 2):
         slope = (side[0] - side[1]) / (rungs[0] - rungs[1])
         deviations.append(np.max(np.abs(side - side[0] - (rungs - rungs[0])[:, None] * slope), axis=1))
     deviation = np.max(deviations, axis=0)
-    bent = np.flatnonzero(deviation > max(1e-5 * float(np.max(deviation)), 60 * accuracy))
-    if not len(bent) or bent[0] < 3:
-        return None
-    return float(rungs[bent[0] - 1])
+    return np.flatnonzero(deviation > max(1e-5 * float(np.max(deviation)), 60 * accuracy))

@@ -154,8 +154,13 @@ def supporters(view: LayerView, row: np.ndarray, seen: np.ndarray, place: float 
     return ~dark & (size > 1e-12) & (apart < place) & (cosine > 1 - 1e-6)
 
 
-def refit(view: LayerView, row: np.ndarray, seen: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """The row from all constraints of its kinks, each in units of its error."""
+def refit(
+    view: LayerView, row: np.ndarray, seen: np.ndarray, members: np.ndarray, places: np.ndarray | None = None
+) -> np.ndarray:
+    """The row from all constraints of its kinks, each in units of its error.
+
+    ``places``: kinks of the pool of which only the place is known.
+    """
     gradient = np.einsum("n,mnd->md", row[:-1], view.jac[members])
     size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
     x, g = view.x[members], view.g[members]
@@ -166,6 +171,8 @@ def refit(view: LayerView, row: np.ndarray, seen: np.ndarray, members: np.ndarra
     across = across / (size * (view.error[members] + 1e-14))[:, None, None]
     normals = np.concatenate([across, np.zeros((*across.shape[:2], 1))], axis=2).reshape(-1, len(row))
     system = np.vstack([positions, normals])
+    if places is not None and len(places):
+        system = np.vstack([system, _place_rows(view, row, places)])
     used = seen & (np.linalg.norm(system, axis=0) > 0)
     scale = np.linalg.norm(system[:, used], axis=0)
     _, _, vt = np.linalg.svd(system[:, used] / scale, full_matrices=False)
@@ -174,3 +181,14 @@ def refit(view: LayerView, row: np.ndarray, seen: np.ndarray, members: np.ndarra
     out *= (out @ row) / max(out @ out, 1e-300)
     out[seen & ~used] = row[seen & ~used]
     return out / max(np.linalg.norm(out), 1e-300)
+
+
+def _place_rows(view: LayerView, row: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """One constraint a kink: the row vanishes there."""
+    pool = view.pool
+    x = pool.x[places]
+    h, jac = view.known.jacobian(x)
+    gradient = np.einsum("n,mnd->md", row[:-1], jac)
+    size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
+    error = pool.place_error[places] + 1e-13 * (1 + np.linalg.norm(x, axis=1))
+    return np.hstack([h, np.ones((len(x), 1))]) / (size * error)[:, None]

@@ -52,6 +52,16 @@ class Recovered:
     """(layer, unit) that were never seen to switch."""
 
 
+@dataclass(frozen=True)
+class Layer:
+    """Oriented rows of one layer; the first ``num_carried`` were found by their kinks."""
+
+    rows: np.ndarray
+    open_entries: tuple[tuple[int, int], ...]
+    is_last: bool
+    num_carried: int
+
+
 class Stuck(Exception):
     """A layer could not be finished."""
 
@@ -82,21 +92,21 @@ def recover(
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    served, failures = 0, {}
+    served, failures, num_back, num_again = 0, {}, {}, 0
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
         if time.monotonic() > deadline:
             break
         try:
-            rows, entries, is_last = _find_layer(pool, known, say, first_time=depth + 1 > served)
+            found = _find_layer(pool, known, say, first_time=depth + 1 > served)
             served = max(served, depth + 1)
-            known = known.extended(rows)
-            opened[known.depth] = entries
+            known = known.extended(found.rows)
+            opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
             say(f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
             if top.median_miss >= LAST:
-                if is_last:
+                if found.is_last:
                     known = known.first(depth)
                     raise Stuck(f"layer {depth + 1} is the last, but not whole")
                 if known.depth == max_layers:
@@ -106,12 +116,19 @@ def recover(
             best = Recovered(known, top, _flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
-            if not top.wrong.any():
+            weak = _weak_units(known, found)
+            if not top.wrong.any() and (not len(weak) or num_again >= 2):
                 return best
             known = known.first(known.depth - 1)
+            if not top.wrong.any():  # units that no kink carries: lines across their borders, and the layer again
+                num_again += 1
+                _cross_weak_units(pool, best.known, weak)
+                continue
             failures[depth] = failures.get(depth, 0) + 1
         except Stuck as stuck:
             say(f"*** {stuck}")
+            if best.top is not None and not best.top.wrong.any():
+                return best
             served = max(served, depth + 1)
             failures[depth] = failures.get(depth, 0) + 1
             if isinstance(stuck, Missing) and depth:
@@ -121,9 +138,11 @@ def recover(
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
-        if failures.get(depth, 0) >= 3:
-            if known.depth == depth and depth:
-                known = known.first(depth - 1)
+        if failures.get(depth, 0) >= 3:  # more of the same does not help: the layer below again, once
+            if num_back.get(depth, 0) or not depth:
+                break
+            num_back[depth] = 1
+            known = known.first(min(known.depth, depth - 1))
             failures[depth] = 1
     return best
 
@@ -163,7 +182,7 @@ def _finish(pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say
     return known, top
 
 
-def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4):
+def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: int = 4) -> Layer:
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
     more = extreme_lines(known, NUM_EXTREME, domain, rng) if NUM_EXTREME and known.depth and first_time else None
@@ -186,7 +205,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             f"layer {known.depth + 1}: {len(units)} units, open entries {int((~seen).sum())}, lines {len(pool.scans)}, "
             f"queries {pool.num_queries}, hits {[(u.hits, u.predicted) for u in units]}, foreign {int(view.foreign.sum())}"
         )
-        if _too_many_misses(units):
+        if known.depth and _too_many_misses(units):
             raise Missing(known.depth, view)
         whole = seen.all(axis=1)
         for core in (np.ones(len(rows), dtype=bool), whole):
@@ -199,7 +218,7 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             if last is not None:
                 say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
                 rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
-                return *_closed(pool, known, rows, seen), True
+                return _closed(pool, known, rows, seen, num_carried=last.num_found)
         for core in (whole, np.ones(len(rows), dtype=bool)):
             if core.sum() < 2 or (core is not whole and whole.all()):
                 continue
@@ -210,16 +229,32 @@ def _find_layer(pool: Pool, known: Known, say, *, first_time: bool, max_rounds: 
             )
             if sides.settled and not len(sides.failed):
                 rows, seen = _take_entries(rows[core], seen[core], sides)
-                return *_closed(pool, known, rows * sides.signs()[:, None], seen), False
+                return _closed(pool, known, rows * sides.signs()[:, None], seen)
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
 
 
-def _closed(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray):
-    """Rows of length one, entries that nothing shows set so that they do not, and which these are."""
+def _closed(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, num_carried: int | None = None) -> Layer:
+    """Rows of length one, entries that nothing shows set so that they do not."""
     rows = close_unseen(pool, known, rows, seen)
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-    return rows, [(int(u), int(i)) for u, i in np.argwhere(~seen)]
+    unseen = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
+    return Layer(rows, unseen, num_carried is not None, len(rows) if num_carried is None else num_carried)
+
+
+def _weak_units(known: Known, found: Layer) -> np.ndarray:
+    """Units of the last layer that no kink carries: read off the answers, or never seen to switch."""
+    return np.arange(found.num_carried, known.width)
+
+
+def _cross_weak_units(pool: Pool, known: Known, weak: np.ndarray) -> None:
+    """Segments across the borders of units of the last layer, as far as answers lie on both sides."""
+    x = pool.inquiry.meter.transcript()[0]
+    z = known.arguments(x)[-1]
+    for unit in weak:
+        on = z[:, unit] > 0
+        if on.any() and not on.all():
+            pool.add_lines(border_lines(pool.inquiry.meter.domain, x, on, pool.rng, 6), known.first(known.depth - 1), random=False)
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
@@ -253,7 +288,11 @@ def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> L
     a = sides.failed[rng.integers(len(sides.failed), size=num)]
     good = sides.spoke if len(sides.spoke) else extreme_points(known, num, pool.inquiry.meter.domain, rng)
     b = good[rng.integers(len(good), size=num)]
-    return join_lines(others.take(np.arange(2)), through_pairs(pool.inquiry.meter.domain, a, b, rng))
+    half = np.linalg.norm(b - a, axis=1) / 2
+    apart = half > 1e-9
+    a, b, half = a[apart], b[apart], half[apart]
+    borders = Lines((a + b) / 2, (b - a) / (2 * half[:, None]), -half, half, half)
+    return join_lines(others.take(np.arange(2)), borders)
 
 
 def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> list[Candidate]:
@@ -262,7 +301,8 @@ def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> li
     view.load()
     units = find_units(view, units)
     quiet = 0
-    for line in range(len(pool.scans)):
+    order = np.arange(len(pool.scans))
+    for line in order[::-1] if view.known.depth else order:  # the newest were drawn for what is missing
         mine = view.open[pool.line[view.open] == line]
         mine = mine[np.isinf(pool.normal_error[mine]) & ~pool.foreign[mine]]
         if not len(mine):

@@ -43,6 +43,7 @@ class Pool:
         self.cell_x, self.cell_gradient, self.cell_error = np.zeros((0, d)), np.zeros((0, k, d)), np.zeros(0)
         self._cells: dict[tuple[int, int], int] = {}
         self._borders: list[np.ndarray] = []
+        self._border_kinks: list[np.ndarray] = []
         self._flat: list[np.ndarray] = []
         self._num_indexed = 0
 
@@ -81,8 +82,12 @@ class Pool:
 
     def _add_kinks(self, line: int, scan: Kinks) -> None:
         assert self.lines is not None
-        borders = np.sort(np.concatenate([scan.positions, scan.unresolved]))
+        places = np.concatenate([scan.positions, scan.unresolved])
+        order = np.argsort(places, kind="stable")
+        borders = places[order]
+        numbers = np.append(len(self.t) + np.arange(len(scan.positions)), np.full(len(scan.unresolved), -1))
         self._borders.append(borders)
+        self._border_kinks.append(numbers[order])
         self._flat.append(_flat_pieces(scan, borders))
         m, d, k = len(scan.positions), self.input_size, self.inquiry.output_size
         x = self.lines.points(np.full(m, line), scan.positions)
@@ -128,6 +133,16 @@ class Pool:
             found |= (self._border_line[side] == line) & (np.abs(self._border_t[side] - t) <= tolerance)
         return found
 
+    def kinks_at(self, line: np.ndarray, t: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
+        """The kinks within the tolerance of the places, each once."""
+        place = self._index(line, t)
+        found = []
+        for side in (place, np.minimum(place + 1, len(self._border_line) - 1)):
+            near = (self._border_line[side] == line) & (np.abs(self._border_t[side] - t) <= tolerance)
+            found.append(self._border_number[side[near]])
+        numbers = np.unique(np.concatenate(found))
+        return numbers[numbers >= 0]
+
     def _index(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The last border at or before each place; every line begins with one at minus infinity."""
         assert self.lines is not None
@@ -135,6 +150,7 @@ class Pool:
             self._border_line = np.repeat(np.arange(len(self.scans)), [len(b) + 1 for b in self._borders])
             self._border_t = np.concatenate([np.append(-np.inf, b) for b in self._borders])
             self._after_flat = np.concatenate(self._flat)
+            self._border_number = np.concatenate([np.append(-1, b) for b in self._border_kinks])
             self._border_key = self._key(self._border_line, self._border_t)
             self._num_indexed = len(self.scans)
         return np.searchsorted(self._border_key, self._key(line, t), side="right") - 1

@@ -119,7 +119,11 @@ def _gather(line, owner, low, high, ends, first, last, slope, bar, inner, k) -> 
     jump = before[1:] - after[:-1]
     length = (high - low)[mine]
     error = 2.5 * (bar[mine][:-1] / length[:-1] + bar[mine][1:] / length[1:])
-    shows = np.max(np.abs(jump), axis=1, initial=0.0) > SAFETY * error
+    size = np.max(np.abs(jump), axis=1, initial=0.0)
+    shows = size > SAFETY * error
+    # a bend that would drown in the error of the slopes beside it can be neither seen nor denied
+    drowned = ~shows & (SAFETY * error > 1e-6 * np.max(np.abs(slope[mine]), initial=0.0))
+    unresolved.append(high[mine][:-1][drowned])
     places.append(high[mine][:-1][shows])
     jumps.append(jump[shows])
     places, jumps = np.concatenate(places), np.concatenate(jumps).reshape(-1, k)

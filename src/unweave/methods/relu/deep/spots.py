@@ -157,10 +157,11 @@ def vote_sides(
     n, rng = len(rows), pool.rng
     votes, spoke, failed, tried = np.zeros((len(units), 2), dtype=int), [], [], 0
     entries: dict[tuple[int, int], list[float]] = {}
+    dense: list[tuple[np.ndarray, np.ndarray]] = []
     x, ranks = find_corners(known, rows, pool)
     room = _room(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
-        if len(spoke) + len(failed) >= num_wanted or tried >= 3 * num_wanted or n - ranks[i] > max_missing:
+        if len(spoke) + len(failed) + len(dense) >= num_wanted or tried >= 3 * num_wanted or n - ranks[i] > max_missing:
             break
         if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break
@@ -169,11 +170,14 @@ def vote_sides(
         if outcome is None:
             continue
         on, solution = outcome
-        if not len(on) or (on.all() and n >= known.width):
+        if not len(on):
             failed.append(x[i])
             continue
         h = known.features(x[i][None])
         z = (h @ rows[:, :-1].T + rows[:, -1])[0, : len(units)]
+        if on.all() and n >= known.width:  # all active, or one that is missing makes it look so
+            dense.append((x[i], z))
+            continue
         told = np.flatnonzero(~np.any((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1))
         positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
@@ -185,6 +189,9 @@ def vote_sides(
                     own, whole = solution[takers[0]], solution[len(units) + place]
                     value = float(own @ whole / (own @ own))
                     entries.setdefault((int(takers[0]), int(feature)), []).append(value)
+    for point, z in dense:
+        agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
+        (spoke if agrees else failed).append(point)
     d = known.input_size
     return Sides(votes, np.array(spoke).reshape(-1, d), np.array(failed).reshape(-1, d), entries)
 

@@ -90,9 +90,16 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
         if np.linalg.norm(sharper - row) > 1e-2:
             break
         row = sharper
-    _, _, hit = predict(view, row, seen)
+    line, t, hit = predict(view, row, seen)
     if not is_sure(int(hit.sum()), len(hit)):
         return None
+    mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
+    if len(mine):
+        places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+        sharper = refit(view, row, seen, mine, np.setdiff1d(places, view.kinks[mine]))
+        if np.linalg.norm(sharper - row) < 1e-3:
+            row = sharper
+            _, _, hit = predict(view, row, seen)
     result = replace(candidate, row=row, hits=int(hit.sum()), predicted=len(hit))
     if seen.all():
         return result

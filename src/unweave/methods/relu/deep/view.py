@@ -62,8 +62,12 @@ class LayerView:
         self.open = np.flatnonzero(~self._explained)
 
     def tolerance(self, line: int | np.ndarray, t: np.ndarray) -> np.ndarray:
-        assert self.pool.lines is not None
-        return PLACE * (self.pool.lines.scale[line] + np.abs(t))
+        """How far a predicted crossing may be from its kink; on a short line the rows' own errors count."""
+        lines = self.pool.lines
+        assert lines is not None
+        origins = lines.origins[line]
+        far = np.sqrt(np.sum(origins**2, axis=-1))
+        return PLACE * (lines.scale[line] + np.abs(t)) + 1e-9 * (1e-3 + far + np.abs(t))
 
     def reject(self, row: int) -> None:
         """Remember that a measured kink began no unit on the evidence there is."""

@@ -89,16 +89,58 @@ def assemble(
     return Assembly(network, leak, (len(extra), num_top), (not plain, not plain_top))
 
 
+def assemble_one(
+    planes: Planes, x: np.ndarray, y: np.ndarray, bars: np.ndarray, domain: Domain, *, rough: float
+) -> Assembly:
+    """The network of one hidden layer over these planes; ``rough`` is the relative error to expect of its affine part."""
+    d, k, m = x.shape[1], y.shape[1], len(planes)
+    heights = np.abs(planes.heights(x))
+    solution = _robust(np.hstack([heights, x, np.ones((len(x), 1))]), y, 1 / bars)
+    half, tilt = solution[:m], solution[m:-1].T
+    atoms = half[:, :, None] * planes.normals[:, None, :]
+    reach = np.std(x, axis=0) + 1e-300
+    ratios = np.linalg.lstsq((atoms * reach).reshape(m, -1).T, (tilt * reach).ravel(), rcond=1e-10)[0]
+    left = np.linalg.norm((tilt - np.einsum("i,ikd->kd", ratios, atoms)) * reach) / np.linalg.norm(
+        tilt * reach
+    )
+    common = float(np.median(np.abs(ratios)))
+    plain = bool(left < max(100 * rough, 1e-6) and np.mean(np.abs(np.abs(ratios) / common - 1) < SAME) > 0.9)
+    plain = plain and common > 1 - SAME
+    leak = _short((common - 1) / (common + 1)) if plain else 0.0
+    lam = (1 + leak) / (1 - leak)
+    if not plain:
+        ratios = _least_rank(tilt * reach, atoms * reach)
+    sides = np.where(ratios < 0, -1.0, 1.0)
+    weights, biases, columns = sides[:, None] * planes.normals, sides * planes.offsets, 2 / (1 - leak) * half
+    extra = 0
+    if not plain and not np.isinf(domain.reach(d)):
+        rest = (tilt - lam * np.einsum("i,ikd->kd", sides, atoms)) * reach
+        rows, loads = _low_rank(rest, max(rough, 1e-9) * float(np.linalg.norm(tilt * reach)))
+        rows = rows / reach
+        extra = len(rows)
+        if extra:
+            weights, biases = (
+                np.vstack([weights, rows]),
+                np.append(biases, 1.1 * _largest(domain, rows) + 1.0),
+            )
+            columns = np.vstack([columns, loads.T])
+    hidden = _leaky(x @ weights.T + biases, leak)
+    constant = np.median(y - hidden @ columns, axis=0)
+    name = "relu" if leak == 0 else f"leaky_relu({leak!r})"
+    network = Network([weights, columns.T], [biases, constant], [name, "identity"])
+    return Assembly(network, leak, (extra, 0), (not plain, False))
+
+
 def orient_first(planes: Planes, units: list[Unit]) -> tuple[np.ndarray, float, bool]:
     """lambda s_i for every plane, the slope of the leak, and whether nothing affine is left over."""
     d, m = planes.normals.shape[1], len(planes)
     system, target, owner = [], [], []
     for number, unit in enumerate(units):
         size = np.linalg.norm(unit.gamma[:d]) + np.linalg.norm(unit.beta)
-        hidden = planes.normals[~unit.shown]
+        hidden = planes.normals[~unit.told]
         if len(hidden) >= d or size == 0:
             continue
-        matrix = (planes.normals * unit.beta[:, None]).T / size
+        matrix = (planes.normals * (unit.beta * unit.told)[:, None]).T / size
         right = unit.gamma[:d] / size
         if len(hidden):
             basis = np.linalg.qr(hidden.T, mode="complete")[0][:, len(hidden) :]

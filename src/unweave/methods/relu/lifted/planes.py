@@ -7,10 +7,11 @@ predicts one on most random lines, to the error bars of both, and it is fitted a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.domains import Box
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
 SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
@@ -85,7 +86,9 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
     for m in kinks[order]:
         if done[m]:
             continue
-        one = _confirm(sightings, int(m))
+        one, told = _confirm(sightings, int(m))
+        if one is None and not told:
+            one = _probe(sightings, int(m))
         if one is None or np.mean(done[one.kinks]) > 0.4:
             continue
         share = one.hits / max(one.seen, 1)
@@ -109,33 +112,89 @@ def explained(sightings: Sightings, planes: Planes) -> np.ndarray:
     return np.any(heights <= allowed + 1e-12 * (1 + np.abs(planes.offsets)), axis=1)
 
 
-def _confirm(sightings: Sightings, m: int) -> _Candidate | None:
-    """The plane behind kink ``m``, fitted to all kinks it explains on random lines, if it explains enough of them."""
-    d = sightings.x.shape[1]
+def _confirm(sightings: Sightings, m: int) -> tuple[_Candidate | None, bool]:
+    """The plane behind kink ``m``, fitted to all kinks it explains on random lines, if it explains enough of them.
+
+    And whether enough lines cross it to tell.
+    """
+    normal, offset, prior = _facet_plane(sightings, m)
+    covariance, kinks, seen, hits = prior, np.zeros(0, dtype=int), 0, 0
+    for _ in range(5):
+        kinks, seen, hits = _vote(sightings, normal, offset, covariance)
+        if hits < 2:
+            break
+        normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
+    share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
+    if seen < 5 and hits >= share * seen - 1:
+        return None, False
+    if seen < 5 or hits < max(share * seen, LEAST):
+        return None, True
+    return _Candidate(normal, offset, covariance, kinks, seen, hits), True
+
+
+def _facet_plane(sightings: Sightings, m: int):
+    """The plane of a facet: normal, offset, covariance; it passes through its kink and is less sure away from it."""
     size = sightings.size[m]
     normal, offset = sightings.facet[m, :-1] / size, sightings.facet[m, -1] / size
-    spread = sightings.facet_error[m] / size
-    here = np.append(sightings.x[m], 1.0)
-    # the plane passes through its kink: deviations grow with the distance from it
-    project = np.eye(d + 1)
-    project[-1, :] = -here
+    project = np.eye(len(normal) + 1)
+    project[-1, :] = -np.append(sightings.x[m], 1.0)
     project[-1, -1] = 0.0
-    prior = spread**2 * project @ project.T
+    prior = (sightings.facet_error[m] / size) ** 2 * project @ project.T
     prior[-1, -1] += (sightings.error[m] * abs(sightings.across[m] @ normal)) ** 2
-    covariance = prior
-    candidate = None
-    for _ in range(4):
-        kinks, seen, hits = _vote(sightings, normal, offset, covariance)
-        if hits < min(3, LEAST):
-            return None
-        normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
-        candidate = _Candidate(normal, offset, covariance, kinks, seen, hits)
-    assert candidate is not None
-    kinks, seen, hits = _vote(sightings, normal, offset, covariance)
-    share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
-    if seen < 5 or hits < max(share * seen, LEAST):
+    return normal, float(offset), prior
+
+
+def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | None:
+    """The plane behind kink ``m`` if the answers bend at most of a few random places on it."""
+    inquiry, rng = sightings.inquiry, sightings.rng
+    normal, offset, covariance = _facet_plane(sightings, m)
+    places = _places(inquiry.meter.domain, normal, offset, rng, num_probes)
+    if len(places) < num_probes:
         return None
-    return replace(candidate, kinks=kinks, seen=seen, hits=hits)
+    bars = inquiry.bars(places, np.zeros((len(places), 1)))
+    step = np.maximum(2 * DEVIATIONS * _spread(places, covariance), 60 * bars / sightings.size[m])
+    step = np.maximum(step, 1e-4 * np.std(places - sightings.x[m]))
+    if np.any(step > 0.05 * np.linalg.norm(places - sightings.x[m], axis=1)):
+        return None
+    points = np.concatenate([places, places + step[:, None] * normal, places - step[:, None] * normal])
+    if not np.all(inquiry.meter.domain.contains(points)):
+        points = _into(inquiry.meter.domain, points)
+    answers, bars = inquiry.ask(points)
+    middle, above, below = np.split(answers, 3)
+    along = np.split(inquiry.meter.snap(points), 3)
+    up, down = (np.linalg.norm(p - along[0], axis=1) for p in along[1:])
+    share = (down / np.maximum(up + down, 1e-300))[:, None]
+    bend = np.max(np.abs(below + share * (above - below) - middle), axis=1)
+    hits = int(np.sum(bend > 1.5 * DEVIATIONS * np.max(np.split(bars, 3), axis=0)))
+    if hits < num_probes - 1:
+        return None
+    return _Candidate(normal, offset, covariance, np.array([m]), num_probes, hits)
+
+
+def _places(domain, normal: np.ndarray, offset: float, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Random points of the domain on a plane: where segments between its two sides cross it."""
+    d = len(normal)
+    points = np.concatenate([domain.sample(300, d, rng), domain.edge(300, d, rng)])
+    if isinstance(domain, Box):
+        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
+        loose = rng.uniform(size=(200, d)) < rng.uniform(0.05, 0.7, size=(200, 1))
+        for side in (1.0, -1.0):
+            corner = np.where(side * normal > 0, high, low)
+            points = np.concatenate([points, np.where(loose, rng.uniform(low, high, size=(200, d)), corner)])
+    heights = points @ normal + offset
+    up, down = np.flatnonzero(heights > 0), np.flatnonzero(heights < 0)
+    if not len(up) or not len(down):
+        return np.zeros((0, d))
+    a, b = rng.choice(up, size=count), rng.choice(down, size=count)
+    share = heights[a] / (heights[a] - heights[b])
+    return points[a] + share[:, None] * (points[b] - points[a])
+
+
+def _into(domain, points: np.ndarray) -> np.ndarray:
+    """Points moved back into a box that they left by a little."""
+    if isinstance(domain, Box):
+        return np.clip(points, domain.low, domain.high)
+    return points * (1 - 1e-6)
 
 
 def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int]:

@@ -16,7 +16,8 @@ import scipy.linalg
 from unweave.core import activations as act
 from unweave.core.network import Network
 
-DENSE = 2200
+DENSE, WORK = 3000, 6e10
+"""Most free parameters, and rows times their square, for which the normal equations are formed."""
 HOPELESS = 6
 """After so many steps a fit that has not come closer is given up."""
 CHUNK = 3_000_000
@@ -130,13 +131,15 @@ def refit(
         if not accepted:
             break
         gain = (cost - value) / max(cost, 1e-300)
+        typical = float(np.median(np.abs(residual)))
         p, residual, cost, damping = trial, fresh, value, max(damping / 10, 1e-14)
         if robust:
             lower = max(6.0, 4 * float(np.median(np.abs(residual))))
             limit = min(limit, lower)
             cost = _cost(residual, limit)
         hopeless = steps >= HOPELESS and np.sqrt(np.mean(residual**2)) > max(0.3 * first, 100.0)
-        if (gain < 1e-3 and steps > 2) or hopeless or time.monotonic() > deadline:
+        settled = gain < 1e-3 and float(np.median(np.abs(residual))) > 0.9 * typical
+        if (settled and steps > 2) or hopeless or time.monotonic() > deadline:
             break
     sizes = np.abs(residual)
     return Refit(stack.network(p), float(np.sqrt(np.mean(sizes**2))), float(np.median(sizes)), steps)
@@ -151,7 +154,7 @@ def _cost(residual: np.ndarray, limit: float) -> float:
 
 def _expand(stack: Stack, p, x, bars, residual, weights, which):
     """A function from the damping to what a step subtracts from the free parameters."""
-    if len(which) <= DENSE:
+    if len(which) <= DENSE and residual.size * len(which) ** 2 <= WORK:
         matrix, gradient = normal_matrix(stack, p, x, bars, which, weights, residual)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         scale = np.where(scale > 0, scale, 1.0)

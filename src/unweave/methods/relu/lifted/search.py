@@ -7,12 +7,12 @@ from them is fitted to every answer, and points or kinks that contradict it say 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unweave.core.network import Network
-from unweave.methods.relu.lifted.assemble import Assembly, assemble
+from unweave.methods.relu.lifted.assemble import Assembly, assemble, assemble_one
 from unweave.methods.relu.lifted.draw import fair_lines, lines_through
 from unweave.methods.relu.lifted.information import (
     Information,
@@ -31,6 +31,8 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
+ORDINARY = 0.7
+"""Root mean square of deviations in error bars where these are measured well."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
 
@@ -50,6 +52,8 @@ class Search:
     wrong: float = 1.0
     """Share of all answers beyond their error bars."""
     information: Information | None = None
+    roughness: float = 1.0
+    """By how much the fit has shown the answers to be rougher than measured before."""
 
     def __post_init__(self):
         self.sightings = Sightings(self.inquiry, self.rng)
@@ -76,6 +80,11 @@ class Search:
     def open_kinks(self) -> np.ndarray:
         """Kinks that no plane explains."""
         return np.flatnonzero(~explained(self.sightings, self.planes))
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether planes of one layer explain every kink, but for a few that were misread."""
+        return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
 
     def find_units(self, *, quiet: int = 1) -> None:
         """Facets at unexplained kinks, line after line, until lines hardly show anything new; then at all the rest."""
@@ -121,11 +130,13 @@ class Search:
             with self.inquiry.meter.stage("second layer"):
                 kinks = s.add_lines(lines, fair=False, num_nodes=7)
             kinks = kinks[~self._known_kinks()[kinks]]
-            before = sum(int(u.shown.sum()) for u in self.units), len(self.units)
+            before = sum(int(u.told.sum()) for u in self.units), len(self.units)
             self._look_at(kinks)
             self.regroup()
-            after = sum(int(u.shown.sum()) for u in self.units), len(self.units)
-            self.say(f"    walk: {len(lines)} lines, {len(kinks)} kinks, shown and units {before} -> {after}")
+            after = sum(int(u.told.sum()) for u in self.units), len(self.units)
+            self.say(
+                f"    walk: {len(lines)} lines, {len(kinks)} kinks, weights and units {before} -> {after}"
+            )
             if after == before:
                 break
 
@@ -163,10 +174,14 @@ class Search:
     def fit(self) -> None:
         """Put the network together and fit it to the answers; ``wrong`` says how it does on all of them."""
         x, y, bars = self._answers()
-        if not self.units:
-            return
         few = self.rng.permutation(len(x))[:3000]
-        self.assembly = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain)
+        if self.is_shallow:
+            rough = 1e4 * self.inquiry.relative
+            self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], self.domain, rough=rough)
+        elif self.units:
+            self.assembly = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain)
+        else:
+            return
         network = self.assembly.network
         misses = self._misses(network, x, y, bars)
         start = float(np.median(misses))
@@ -179,14 +194,14 @@ class Search:
 
     def sharpen(self, max_passes: int = 3) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
-        x, y, bars = self._answers()
         for turn in range(max_passes):
             assert self.network is not None
+            x, y, bars = self._answers()
             misses = self._misses(self.network, x, y, bars)
             self.wrong = float(np.mean(misses > BEYOND))
             if (self.wrong == 0 and (turn or not self.inquiry.coarse)) or time.monotonic() > self.deadline:
                 return
-            rows = self._choose_rows(misses, y.shape[1], turn)
+            rows = self._choose_rows(misses, y.shape[1], turn + (self.wrong < 0.1))
             result = refit(self.network, x[rows], y[rows], bars[rows], deadline=self.deadline)
             misses = self._misses(result.network, x, y, bars)
             wrong = float(np.mean(misses > BEYOND))
@@ -197,14 +212,23 @@ class Search:
                 return
             worth = wrong < 0.9 * self.wrong or wrong == 0
             self.network, self.wrong = result.network, wrong
+            if wrong < 0.1 and ORDINARY < result.rms < 2.5:  # the answers are rougher than they seemed
+                self._roughen(result.rms / ORDINARY)
             if not worth or wrong > 0.6:
                 return
+
+    def _roughen(self, factor: float) -> None:
+        factor = min(factor, 4 / self.roughness)
+        self.roughness *= factor
+        inquiry = self.inquiry
+        self.inquiry = replace(inquiry, relative=inquiry.relative * factor, noise=inquiry.noise * factor)
 
     def _choose_rows(self, misses: np.ndarray, num_outputs: int, turn: int) -> np.ndarray:
         """Rows for a fit: more of them the later, a third of them the worst so far."""
         assert self.network is not None
         size = self.network.num_parameters
-        count = int(np.clip(FLOPS / size**2, 3 * size, 6 * size * 2**turn) / num_outputs) + 50
+        count = int(np.clip(FLOPS / size**2, 4 * size, 8 * size) / num_outputs) + 50
+        count *= 6**turn
         if len(misses) <= count:
             return np.arange(len(misses))
         worst = np.argsort(-misses)[: count // 3] if self.wrong < 0.5 else np.zeros(0, dtype=int)
@@ -218,7 +242,7 @@ class Search:
     def _misses(network: Network, x, y, bars) -> np.ndarray:
         return np.max(np.abs(network(x) - y), axis=1) / bars
 
-    def ask_fresh(self, num_points: int = 300) -> float:
+    def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network."""
         assert self.network is not None
         d = self.inquiry.input_size
@@ -295,28 +319,29 @@ def search_two_layers(
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
     bounded = not np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
-    search.draw(16 if bounded else 8)
+    search.draw(12 if bounded else 8)
     for turn in range(max_rounds):
         search.find_planes()
         say(
             f"round {turn}: lines {len(search.sightings.scans)} kinks {len(search.sightings)} planes {len(search.planes)} "
             f"open {len(search.open_kinks())} queries {inquiry.meter.ledger.total}"
         )
-        search.find_units()
-        if search.units and turn:
-            search.walk()
+        if not search.is_shallow:
+            search.find_units()
+            if search.units and turn:
+                search.walk()
         unknown = int(np.sum(~search._known_kinks()))
         say(
             f"  planes {len(search.planes)} units {len(search.units)} unexplained {unknown} facets {int(search.sightings.measured.sum())} "
             f"queries {inquiry.meter.ledger.total}"
         )
-        few = unknown <= 0.2 * len(search.open_kinks()) + 2
+        few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
         if few:
             search.fit()
             for _ in range(4):
                 if search.network is None or search.wrong > 0:
                     break
-                wrong = search.ask_fresh()
+                wrong = search.ask_fresh(int(np.clip(search.network.num_parameters / 2, 300, 3000)))
                 say(f"  fresh wrong {wrong:.4f}")
                 if wrong == 0:
                     search.information = search.inform(2e-4 if inquiry.coarse else 1e-7)

@@ -18,6 +18,8 @@ import numpy as np
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
+TOLD = 0.02
+"""Standard error of a weight, relative to the facets, below which it counts as known."""
 CHANCE = 1e-3
 """Most facets that may join a unit by accident."""
 
@@ -30,6 +32,8 @@ class Unit:
     gamma: np.ndarray
     shown: np.ndarray
     """Planes that lie between its facets."""
+    told: np.ndarray
+    """Planes whose weight its facets determine."""
     signs: np.ndarray
     """On the planes not shown: the side where all its facets lie."""
     output: np.ndarray
@@ -86,6 +90,7 @@ class _Group:
     beta: np.ndarray
     gamma: np.ndarray
     shown: np.ndarray
+    told: np.ndarray
     sides: np.ndarray
     deviations: np.ndarray
 
@@ -118,7 +123,14 @@ def fit_group(facets: Facets, members: np.ndarray, turns: np.ndarray, *, num_pas
         gamma = centre
         misses = np.linalg.norm(rest, axis=1) / facets.error[members] / np.sqrt(target.shape[1])
         robust = 1 / np.maximum(1.0, misses / (3 * max(float(np.median(misses)), 1e-3)))
-    return _Group(members, turns, beta, gamma, shown, signs[0].copy(), misses)
+    told = shown.copy()
+    if num_passes > 1 and shown.any():
+        values, vectors = np.linalg.eigh(system)
+        # what is smaller drowns in the rounding of the matrix
+        values = np.where(values > 1e-11 * values[-1], values, 1e-300) * base.sum()
+        spread = np.sqrt(np.sum(vectors**2 / values, axis=1))
+        told[shown] = spread <= TOLD * np.median(facets.size[members])
+    return _Group(members, turns, beta, gamma, shown, told, signs[0].copy(), misses)
 
 
 def grow(facets: Facets, seed: int, free: np.ndarray, *, max_rounds: int = 400) -> _Group:
@@ -196,7 +208,7 @@ def read_cluster(facets: Facets, rows: np.ndarray) -> _Group | None:
     vector = np.zeros(unknown)
     for _ in range(6):
         weighted = design * (weights * robust / np.max(weights))[:, None, None]
-        _, s, vt = np.linalg.svd(weighted.reshape(-1, unknown), full_matrices=False)
+        _, _, vt = np.linalg.svd(weighted.reshape(-1, unknown), full_matrices=False)
         vector = vt[-1]
         misses = np.linalg.norm(design @ vector, axis=1) * weights
         update = 1 / np.sqrt(np.maximum(1.0, misses / (3 * max(float(np.median(misses)), 1e-300))))
@@ -251,6 +263,7 @@ def _finish(facets: Facets, group: _Group) -> Unit:
         beta=np.where(group.shown, group.beta, 0.0),
         gamma=facets.unscaled(group.gamma),
         shown=group.shown,
+        told=group.told,
         signs=group.sides,
         output=output / np.linalg.norm(output),
         members=facets.numbers[group.members],

@@ -74,12 +74,13 @@ def _ways(planes: Planes, unit: Unit, x, facets, domain: Domain, rng):
     rows = np.arange(len(here))
     reach = times[rows, first]
     after = times[rows, order[:, 1]] if order.shape[1] > 1 else np.full(len(rows), np.inf)
-    good = np.isfinite(reach) & ~unit.shown[first]
+    good = np.isfinite(reach) & ~unit.told[first]
     # the room beyond: up to the next plane along the way, and off the others sideways
     start = here + np.where(np.isfinite(reach), reach, 0.0)[:, None] * ways
     others = np.abs(planes.heights(start))
     others[rows, first] = np.inf
-    room = np.minimum(np.minimum(after - reach, np.min(others, axis=1)), 1 + np.linalg.norm(start, axis=1))
+    beyond = np.where(np.isfinite(reach), after - np.where(np.isfinite(reach), reach, 0.0), 0.0)
+    room = np.minimum(np.minimum(beyond, np.min(others, axis=1)), 1 + np.linalg.norm(start, axis=1))
     inside = domain.contains(start + room[:, None] * ways)
     room = np.where(inside, room, 0.5 * np.minimum(room, clip_to_domain(domain, start, ways)))
     good &= (room > 1e-6 * (1 + np.linalg.norm(start, axis=1))) & domain.contains(start)

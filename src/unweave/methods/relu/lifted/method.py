@@ -1,0 +1,87 @@
+"""``relu-lifted``: one or two hidden layers of (leaky) relu units of any width, rough answers, bounded domains.
+
+Made for networks as they are shipped: float32, inside a box, wider than their input. Every tolerance follows from
+the measured error bars. Units that never change side in the domain are affine there and are reported so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unweave.evidence.kinds import Evidence
+from unweave.evidence.meter import Meter
+from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
+from unweave.methods.relu.lifted.search import Search, search_two_layers
+from unweave.probes.inquiry import open_inquiry
+
+OPEN = 0.01
+"""A unit whose parameters are known to no better than this, relative to its largest, is named as open."""
+
+
+@dataclass(frozen=True)
+class ReluLifted:
+    """``method="relu-lifted"``."""
+
+    name: str = "relu-lifted"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
+    max_rounds: int = 8
+    max_seconds: float = 150.0
+
+    def suits(self, traits: Traits) -> str | None:
+        rough = not traits.exact or np.isfinite(traits.reach)
+        return traits.why_kinked() if rough and traits.candidates(self.serves) else None
+
+    def recover(self, meter: Meter, problem: Problem) -> Finding:
+        """Both hidden layers, or the one there is, and the output layer."""
+        rng = problem.rng("relu lifted")
+        with meter.stage("lines"):
+            inquiry = open_inquiry(meter, problem.precision, rng)
+        search = search_two_layers(
+            inquiry, rng, max_rounds=self.max_rounds, max_seconds=problem.within(self.max_seconds)
+        )
+        return describe(search)
+
+
+def describe(search: Search) -> Finding:
+    """The finding that a search ended with: a network only if no answer contradicts it."""
+    if search.network is None or search.assembly is None or search.wrong > 0:
+        share = (
+            f"{search.wrong:.1%} of the answers contradict the best network"
+            if search.network
+            else "no network fits"
+        )
+        reason = (
+            f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {len(search.units)} units above): "
+            f"{share}; the network may be deeper, or a larger budget or time limit may help"
+        )
+        return Finding(None, reason=reason)
+    affine, open_sides = search.assembly.num_affine, search.assembly.sides_open
+    warnings = []
+    for layer, count in enumerate(affine, start=1):
+        if count:
+            text = f"layer {layer}: the last {count} units stand for what is affine in this domain (units that never change side there)"
+            if open_sides[layer - 1]:
+                text += (
+                    "; it absorbs the sides of the others, every choice is the same function in the domain"
+                )
+            warnings.append(text)
+    undetermined: list[str] = []
+    if search.information is not None:
+        for layer, (units, network) in enumerate(
+            zip(search.information.units[:-1], search.information.network.weights[:-1], strict=True), start=1
+        ):
+            count = len(network) - (affine[layer - 1] if layer <= len(affine) else 0)
+            undetermined += [
+                f"layer {layer}, unit {i}: weights that hardly show in any answer"
+                for i in np.flatnonzero(units[:count] > OPEN)
+            ]
+    return Finding(
+        search.network,
+        warnings=tuple(warnings),
+        undetermined=tuple(undetermined),
+        details={"num_planes": len(search.planes), "num_units": len(search.units)},
+        error_bars=search.inquiry.bars,
+    )
