@@ -4,8 +4,8 @@
     python benchmarks/relu_shipped.py --trials 20   every class
     python benchmarks/relu_shipped.py --only NAME
 
-Everything but the box is unknown. Columns: trials, identified and right, false claims, largest parameter error where the
-network itself comes back (its units all change side in the domain), largest error of the function on fresh points
+Everything but the box is unknown. Columns: trials, identified and right, false claims, largest parameter error where
+the network itself comes back (its units all change side in the domain), largest error of the function on fresh points
 relative to its spread, queries a parameter, CPU seconds a trial.
 """
 
@@ -107,8 +107,9 @@ def run_case(case: Case, seeds: range, limit: float) -> None:
         if found.network.hidden == network.hidden:
             parameters.append(float(unweave.compare(network, found.network).max_relative_error))
     print(
-        f"{case.name:30s} {len(seeds):3d} trials  {right:3d} right  {false} false  parameters {max(parameters, default=np.nan):.1e} "
-        f"({len(parameters)})  function {max(functions, default=np.nan):.1e}  {np.median(queries):6.1f} queries a parameter  "
+        f"{case.name:30s} {len(seeds):3d} trials  {right:3d} right  {false} false  "
+        f"parameters {max(parameters, default=np.nan):.1e} ({len(parameters)})  "
+        f"function {max(functions, default=np.nan):.1e}  {np.median(queries):6.1f} queries a parameter  "
         f"{np.mean(seconds):6.1f} s",
         flush=True,
     )

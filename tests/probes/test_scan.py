@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -36,7 +38,7 @@ def _inquiry(network: Network, kind: str, rng: np.random.Generator):
 
 def _random_network(sizes, seed: int) -> Network:
     rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(pairwise(sizes))
     weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairs]
     biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairs]
     return Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])

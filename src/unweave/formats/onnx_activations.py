@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from unweave.core.activation_table import SELU_ALPHA, SELU_SCALE
+from unweave.core.activation_families import SELU_ALPHA, SELU_SCALE
 from unweave.core.activations import split_name
 from unweave.core.errors import ExportError
 

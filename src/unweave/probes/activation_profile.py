@@ -8,16 +8,30 @@ polynomial by linear least squares.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
 import numpy as np
 
 from unweave.core import activations as act
 from unweave.probes.far_circle import Ask, Circle, Crossing
 
-REACH = np.array([-4.5, -3.5, -2.7, -2.0, -1.4, -0.9, -0.4, 0.0, 0.4, 0.9, 1.4, 2.0, 2.7, 3.5, 4.5])
+REACH = np.concatenate([-np.array([5.0, 3.8, 2.9]), np.linspace(-2.25, 2.25, 19), np.array([2.9, 3.8, 5.0])])
 """Where to ask, in widths of the transition."""
-DEGREE = 5
-SLOPES, SHIFTS = np.geomspace(0.3, 3.0, 15), np.linspace(-1.5, 1.5, 13)
-NUM_REFINED, NUM_STEPS = 4, 25
+DEGREE, LOW_DEGREE = 7, 4
+"""Of the polynomial: to tell activations apart, and to read a slope, where more would fit anything."""
+SLOPES, SHIFTS = np.geomspace(0.25, 4.0, 19), np.linspace(-1.5, 1.5, 13)
+NUM_REFINED, NUM_STEPS = 14, 30
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The best profile of an activation: ``phi(slope s + shift)`` at place s, and what it leaves unexplained."""
+
+    slope: float
+    shift: float
+    residual: float
+    """Relative to the spread of the answers."""
 
 
 def ask_profile(ask: Ask, circle: Circle, crossing: Crossing) -> tuple[np.ndarray, np.ndarray]:
@@ -26,40 +40,54 @@ def ask_profile(ask: Ask, circle: Circle, crossing: Crossing) -> tuple[np.ndarra
     return REACH, ask(circle.point(angles, crossing.radius))
 
 
+def has_gaussian_tail(ask: Ask, circle: Circle, crossing: Crossing, noise: float) -> bool:
+    """Whether the answers approach their plateau like e^{-z^2} (erf) and not like e^{-2z} (tanh, sigmoid).
+
+    Three answers in one tail tell, where these are exact; the top only sees its own first order there.
+    """
+    angles = crossing.angle + np.array([3.0, 4.5, 6.0]) * crossing.width / crossing.radius
+    tail = np.linalg.norm(ask(circle.point(angles, crossing.radius)) - crossing.after, axis=1)
+    tail = np.maximum(tail, noise + 1e-300)
+    return bool(np.log(tail[1] / tail[2]) >= 1.25 * np.log(tail[0] / tail[1]))
+
+
 def rank_activations(places: np.ndarray, answers: np.ndarray, names: list[str]) -> dict[str, float]:
     """The residual of each activation's best profile, relative to the spread of the answers."""
-    spread = max(float(np.sqrt(np.mean(np.var(answers, axis=0)))), 1e-300)
-    return {name: _residual(places, answers / spread, act.get(name)) for name in names}
+    return {name: fit_shape(places, answers, act.get(name), DEGREE).residual for name in names}
 
 
-def _residual(places: np.ndarray, answers: np.ndarray, activation: act.Activation) -> float:
-    """The least root mean square over slopes and shifts: a grid, then Gauss-Newton by differences from its best."""
+def fit_shape(
+    places: np.ndarray, answers: np.ndarray, activation: act.Activation, degree: int = LOW_DEGREE
+) -> Shape:
+    """The best profile: a grid of slopes and shifts, then damped Gauss-Newton from its best.
 
-    def rest(slope: float, shift: float) -> np.ndarray:
-        h = activation(slope * places + shift)
-        low, high = activation.limits
-        design = np.polynomial.chebyshev.chebvander((2 * h - low - high) / (high - low), DEGREE)
+    The slope is well determined, the shift is not: another one is a Moebius transformation of h, which a top of one
+    more degree nearly absorbs.
+    """
+    answers = answers / max(float(np.sqrt(np.mean(np.var(answers, axis=0)))), 1e-300)
+    low, high = activation.limits
+
+    def rest(at: np.ndarray) -> np.ndarray:
+        h = (2 * activation(at[0] * places + at[1]) - low - high) / (high - low)
+        design = np.polynomial.chebyshev.chebvander(h, degree)
         return (answers - design @ np.linalg.lstsq(design, answers, rcond=None)[0]).ravel()
 
-    scale = activation.scale
-    grid = [(a * scale, b * scale) for a in SLOPES for b in SHIFTS]
-    sizes = [float(np.linalg.norm(rest(*at))) for at in grid]
-    best = min(sizes)
-    for k in np.argsort(sizes)[:NUM_REFINED]:
-        best = min(best, _refine(rest, np.array(grid[k])))
-    return best / np.sqrt(answers.size)
+    grid = activation.scale * np.array([(a, b) for a in SLOPES for b in SHIFTS])
+    order = np.argsort([float(np.linalg.norm(rest(at))) for at in grid], kind="stable")
+    refined = [_refine(rest, grid[k]) for k in order[: 3 * NUM_REFINED : 3]]
+    at, size = min(refined, key=lambda found: found[1])
+    return Shape(float(at[0]), float(at[1]), size / np.sqrt(answers.size))
 
 
-def _refine(rest, at: np.ndarray) -> float:
-    damping, here = 1e-3, rest(*at)
+def _refine(rest: Callable[[np.ndarray], np.ndarray], at: np.ndarray) -> tuple[np.ndarray, float]:
+    damping, here = 1e-3, rest(at)
     for _ in range(NUM_STEPS):
-        steps = 1e-6 * np.eye(2)
-        slope = np.stack([(rest(*(at + s)) - here) / 1e-6 for s in steps], axis=1)
+        slope = np.stack([(rest(at + step) - here) / 1e-6 for step in 1e-6 * np.eye(2)], axis=1)
         gram = slope.T @ slope
         move = np.linalg.solve(gram + damping * (np.trace(gram) + 1e-300) * np.eye(2), -slope.T @ here)
-        trial = rest(*(at + move))
+        trial = rest(at + move)
         if trial @ trial < here @ here:
             at, here, damping = at + move, trial, damping / 5
         else:
             damping *= 5
-    return float(np.linalg.norm(here))
+    return at, float(np.linalg.norm(here))

@@ -53,6 +53,11 @@ class Standard:
     def outputs(self, y: np.ndarray) -> np.ndarray:
         return (y - self.centre) / self.spread
 
+    def rows(self, weights: np.ndarray, biases: np.ndarray) -> np.ndarray:
+        """A first layer of the original coordinates in these, biases in the last column."""
+        turned = np.linalg.lstsq(self.whiten, weights.T, rcond=None)[0].T
+        return np.column_stack([turned, biases + weights @ self.mean])
+
     def undo(self, network: Network) -> Network:
         """The same function in the original coordinates."""
         weights, biases = list(network.weights), list(network.biases)

@@ -11,8 +11,17 @@ BIAS = 0.3
 RIDGE = 1e-4
 
 
-def draw_start(layout: Layout, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Parameters for a student in standard coordinates; only the output layer has looked at the answers."""
+def draw_start(
+    layout: Layout,
+    x: np.ndarray,
+    y: np.ndarray,
+    rng: np.random.Generator,
+    first: np.ndarray | None = None,
+) -> np.ndarray:
+    """Parameters for a student in standard coordinates; only the output layer has looked at the answers.
+
+    ``first`` (units, inputs + 1) are the rows of its first layer, biases last, where these are known.
+    """
     theta = np.zeros(layout.num_parameters)
     features = x
     for layer in range(layout.num_layers - 1):
@@ -22,6 +31,8 @@ def draw_start(layout: Layout, x: np.ndarray, y: np.ndarray, rng: np.random.Gene
             rows, axis=1, keepdims=True
         )
         biases = BIAS * rng.standard_normal((width, 1))
+        if layer == 0 and first is not None:
+            rows, biases = first[:, :-1], first[:, -1:]
         theta[layout.starts[layer] : layout.starts[layer + 1]] = np.hstack([rows, biases]).ravel()
         h = layout.activations[layer].value(features @ rows.T + biases.T, np)
         features = np.concatenate([h, features], axis=1) if layout.skips else h

@@ -114,10 +114,14 @@ def try_student(
     noise: float = 0.0,
     max_steps: int = 150,
     deadline: float = float("inf"),
+    known: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Trial:
-    """One random student of these widths; None unless it ends exact, or at the noise level."""
+    """One random student of these widths; None unless it ends exact, or at the noise level.
+
+    ``known`` are weights and biases that its first layer starts from.
+    """
     task = Task.of(x, y, activation, widths, noise=noise, max_steps=max_steps, deadline=deadline)
-    return next(task.try_from([rng]))
+    return next(task.try_from([rng], known))
 
 
 @dataclass(frozen=True)
@@ -190,9 +194,15 @@ class Task:
             settings=settings,
         )
 
-    def try_from(self, rngs: Sequence[np.random.Generator]) -> Iterator[Trial]:
-        """One student from each generator, in the order in which their first fits end; lazily."""
-        starts = [draw_start(self.layout, self.u, self.v, rng) for rng in rngs]
+    def try_from(
+        self, rngs: Sequence[np.random.Generator], known: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Iterator[Trial]:
+        """One student from each generator, in the order in which their first fits end; lazily.
+
+        ``known`` are weights and biases of the first layer, as far as they are known: students start there.
+        """
+        first = None if known is None else self.standard.rows(*known)
+        starts = [draw_start(self.layout, self.u, self.v, rng, first) for rng in rngs]
         seen = without_affine(self.u, self.v) if self.bent else self.v
         layout = replace(self.layout, bent=self.bent)
         for first in fit_each(layout, starts, self.u, seen, self.settings):

@@ -18,6 +18,7 @@ from unweave.methods.relu.deep.last import orient_last
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.scan import scan_lines
 from unweave.methods.relu.deep.spots import vote_sides
+from unweave.methods.relu.deep.steady import find_steady_unit
 from unweave.methods.relu.deep.top import fit_top
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.models.resolve import resolve
@@ -181,3 +182,17 @@ def test_the_same_seed_asks_the_same_questions():
         recover(pool, max_seconds=30)
         asked.append(pool.inquiry.meter.transcript()[0])
     assert np.array_equal(asked[0], asked[1])
+
+
+def test_corners_give_the_row_of_a_unit_that_never_switches():
+    plain = he_network((8, 8, 6, 6, 1), 16)
+    weights, biases = [w.copy() for w in plain.weights], [b.copy() for b in plain.biases]
+    weights[1][0], biases[1][0] = np.abs(weights[1][0]), 1.0
+    network = Network(weights, biases, plain.activations)
+    flips = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
+    rows = rows_of(network, 1)[1:] * flips[:, None]
+    found = find_steady_unit(open_pool(network), first_layers(network, 1), rows)
+    assert found is not None
+    assert np.allclose(found[:-1], rows_of(network, 1)[1:])
+    true = weights[1][0] / np.linalg.norm(weights[1][0])
+    assert np.allclose(found[-1, :-1], true, atol=1e-7)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from unweave.methods.relu.lifted.refit import DENSE, refit
 
 def draw_network(sizes, seed: int, leak: float = 0.0) -> Network:
     rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(pairwise(sizes))
     weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairs]
     biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairs]
     name = "relu" if leak == 0 else f"leaky_relu({leak})"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.methods.far_field.sight import Sight
+from unweave.probes.activation_profile import REACH, fit_shape
 from unweave.probes.far_circle import Circle, Crossing
 from unweave.probes.far_rows import (
     Reading,
@@ -23,7 +24,7 @@ from unweave.probes.far_rows import (
     read_crossings,
     split_overlap,
 )
-from unweave.probes.far_vertices import staircase_patterns
+from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wander
 
 ATTEMPTS = 4
 
@@ -87,6 +88,30 @@ def read_first_layer(
     if kept and not pending:
         plateaus = stairs, np.array([readings[0].crossing.before, *(r.crossing.after for r in readings)])
     return FirstLayer(readings, rows, tangents, basis, stairs[:-1], plateaus, len(pending))
+
+
+def scale_rows(sight: Sight, layer: FirstLayer) -> np.ndarray:
+    """The rows in their true lengths, from a profile across each crossing; under an unknown top only their directions
+    are known before.
+    """
+    lengths = []
+    for reading, tangent in zip(layer.readings, layer.tangents, strict=True):
+        width = reading.crossing.width
+        points = reading.base + REACH[:, None] * width * tangent
+        shape = fit_shape(REACH, sight.meter.ask(points), sight.activation)
+        lengths.append(abs(shape.slope) / width)
+    along = np.sum(layer.rows * layer.tangents, axis=1)
+    return layer.rows * (np.array(lengths) / np.where(along == 0, 1.0, np.abs(along)))[:, None]
+
+
+def misses_a_unit(sight: Sight, layer: FirstLayer, num_pairs: int = 12) -> bool:
+    """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""
+    directions, _ = choose_vertices(layer.rows, num_pairs, sight.rng, set())
+    others = wander(layer.rows, directions, sight.rng)
+    with sight.meter.stage("vertices"):
+        answers = sight.meter.ask(sight.radius * np.concatenate([directions, others]))
+    first, second = np.split(answers, 2)
+    return bool(np.any(np.abs(first - second) > 10 * sight.tolerance))
 
 
 def _uncover(sight: Sight, circle: Circle, crossings: list[Crossing]) -> list[Crossing]:

@@ -31,15 +31,16 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
-from unweave.methods.far_field.first_layer import FirstLayer, read_first_layer
+from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer
+from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import peel
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.methods.far_field.union import join_circles
-from unweave.probes.activation_profile import ask_profile, rank_activations
+from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
-from unweave.probes.far_vertices import choose_vertices, wander
+from unweave.probes.far_vertices import choose_vertices
 from unweave.probes.growth import Growth
 from unweave.solve.weighted import relative_errors, weighted_polish
 from unweave.students.overwide import Pool
@@ -108,6 +109,7 @@ class _Run:
         self.sight = Sight(meter, problem.precision, act.get(self.candidates[0]), rng, reach)
         self.hopeless = False
         self.num_units = 0
+        self._few_vertices = False
         self._rows: np.ndarray | None = None
 
     def row_scales(self) -> np.ndarray | None:
@@ -143,6 +145,10 @@ class _Run:
             )
         self.num_units = len(layer.rows)
         top = self._top(layer, deep)
+        if top.network is None and self._few_vertices:
+            top = fit_inside(self.sight, layer, self.problem, self.deadline)
+            if top.network is not None:
+                return self._conclude(top.network, 0.0, top)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         found = read_through(self.sight, layer, top.network)
@@ -177,14 +183,19 @@ class _Run:
             )
 
     def _choose_activation(self, circle: Circle, crossings: list[Crossing]) -> None:
-        """The activation whose profile suits the strongest crossing best."""
+        """From the tail of the strongest crossing, or, where that drowns in the noise, from its whole profile."""
         if len(self.candidates) == 1:
             return
         strongest = max(crossings, key=lambda c: float(np.linalg.norm(c.jump)))
         with self.meter.stage("activation"):
-            places, answers = ask_profile(self.meter.ask, circle, strongest)
-        residuals = rank_activations(places, answers, self.candidates)
-        self.sight = replace(self.sight, activation=act.get(min(residuals, key=lambda a: residuals[a])))
+            if self.sight.coarse:
+                residuals = rank_activations(*ask_profile(self.meter.ask, circle, strongest), self.candidates)
+                chosen = min(residuals, key=lambda name: residuals[name])
+            else:
+                gaussian = has_gaussian_tail(self.meter.ask, circle, strongest, self.sight.noise)
+                chosen = "erf" if gaussian else "tanh"
+        if chosen in self.candidates:
+            self.sight = replace(self.sight, activation=act.get(chosen))
 
     def _looks_affine(self, circle: Circle, crossings: list[Crossing]) -> bool:
         """One hidden layer: values at a plateau and at its antipode have the same sum everywhere."""
@@ -220,7 +231,7 @@ class _Run:
             known.update((p > 0).tobytes() for p in patterns)
         if not deep:
             return self._affine(patterns, values, *buy(6))
-        if self._misses_a_unit(layer):
+        if misses_a_unit(self.sight, layer):
             return Top(None, np.inf, len(patterns), MISSED)
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
         two = hidden is not None and len(hidden) == 2
@@ -251,6 +262,7 @@ class _Run:
             deadline=self.deadline,
             shallow=not first,
         )
+        self._few_vertices = not pool.can_grow and not self.sight.coarse
         return replace(deeper, attempts=top.attempts + deeper.attempts)
 
     def _affine(self, patterns, values, more_patterns, more_values) -> Top:
@@ -262,15 +274,6 @@ class _Run:
             return Top(None, worst, len(patterns), MISSED)
         patterns = np.concatenate([patterns, more_patterns])
         return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
-
-    def _misses_a_unit(self, layer: FirstLayer, num_pairs: int = 12) -> bool:
-        """Two far points on the same side of every known hyperplane answer alike, unless one is unknown."""
-        directions, _ = choose_vertices(layer.rows, num_pairs, self.sight.rng, set())
-        others = wander(layer.rows, directions, self.sight.rng)
-        with self.meter.stage("vertices"):
-            answers = self.meter.ask(self.sight.radius * np.concatenate([directions, others]))
-        first, second = np.split(answers, 2)
-        return bool(np.any(np.abs(first - second) > 10 * self.sight.tolerance))
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

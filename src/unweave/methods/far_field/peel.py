@@ -20,7 +20,7 @@ from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
 from unweave.solve.descend import End
 from unweave.solve.devices import fits_memory
-from unweave.students.effort import Candidate, Shape, choose_widths, widened
+from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.overwide import Pool
 from unweave.students.student import Attempt, Recovered, try_student
@@ -41,7 +41,7 @@ PROMISING, CLOSE = 0.05, 0.4
 """A residual below the first, and below this fraction of all earlier ones of its depth, says which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
-LAST = 4
+LAST = 2
 """Rounds of all depths once there are no more vertices."""
 PATIENCE, SHARE = 5.0, 0.5
 """One student may take so many seconds, or this share of the time that is left."""
@@ -57,13 +57,17 @@ def peel(
     rng: np.random.Generator,
     deadline: float,
     shallow: bool = True,
+    first: tuple[np.ndarray, np.ndarray] | None = None,
     max_vertices: int = MOST_VERTICES,
 ) -> Top:
     """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number.
 
-    ``shallow``: one hidden layer is as likely as more; False where it was tried before.
+    ``shallow``: one hidden layer is as likely as more; False where it was tried before. With ``first``, weights and
+    biases of the first layer as far as they are known, the pool holds ordinary points x instead of vertices, and the
+    whole network is returned: its students start from that layer.
     """
-    plan = _Plan(hidden, [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth])
+    depths = [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth]
+    plan = _Plan(hidden, depths, None if first is None else len(first[0]))
     num_vertices, attempts, reason = len(pool.x), [], ""
     while not reason:
         patterns, values = pool.take(num_vertices)
@@ -76,7 +80,7 @@ def peel(
             now = time.monotonic()
             until = min(deadline, now + max(PATIENCE, SHARE * (deadline - now)))
             found, attempt = try_student(
-                patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until
+                patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until, known=first
             )
             attempts.append(attempt)
             plan.record(depth, attempt.rms)
@@ -85,7 +89,8 @@ def peel(
         if len(attempts) == before and not reason:
             reason = f"no student fitted {before and attempts[-1].num_points:,} far vertices, wider ones exceed memory"
         if exhausted:
-            reason = reason or f"no layers above the first fit {len(patterns):,} far vertices"
+            where = "far vertices" if first is None else "points"
+            reason = reason or f"no layers above the first fit {len(patterns):,} {where}"
         growth = LARGE_GROWTH if values.size > LARGE else GROWTH
         num_vertices = min(int(np.ceil(growth * num_vertices)), max_vertices)
     return _top(None, attempts, len(pool.x), reason)
@@ -98,6 +103,8 @@ class _Plan:
     hidden: tuple[int, ...] | None
     depths: list[int]
     """The likely ones first."""
+    num_units: int | None = None
+    """Of a first layer that students share."""
     turn: int = 0
     best: dict[int, float] = field(default_factory=dict)
     leading: tuple[int, ...] = ()
@@ -110,14 +117,20 @@ class _Plan:
             for depth in self._depths():
                 shapes = SHAPES[min(depth, max(SHAPES))]
                 shape = shapes[self.turn % len(shapes)]
-                candidate = Candidate(activation.name, depth)
-                widths = choose_widths(patterns, values, candidate, shape)
-                if self.hidden is not None:
-                    widths = widened(self.hidden)
+                widths = self._widths(patterns, values, Candidate(activation.name, depth), shape)
                 sizes = (patterns.shape[1], *widths, values.shape[1])
                 if fits_memory(values.size, Form.of(activation.name).layout(sizes).num_parameters):
                     yield depth, widths
             self.turn += 1
+
+    def _widths(self, x: np.ndarray, y: np.ndarray, candidate: Candidate, shape: Shape) -> tuple[int, ...]:
+        """As wide as the answers allow, beside the first layer where students have one."""
+        if self.num_units is None:
+            return choose_widths(x, y, candidate, shape, self.hidden)
+        taken = int(shape.ratio * self.num_units * (x.shape[1] + 1) / y.shape[1])
+        left = max(len(y) - taken, 1)
+        above = choose_widths(np.zeros((1, self.num_units)), y[:left], candidate, shape, self.hidden)
+        return (self.num_units, *above)
 
     def record(self, depth: int, rms: float) -> None:
         """A student of ``depth`` ended at ``rms``."""

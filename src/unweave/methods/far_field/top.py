@@ -29,6 +29,8 @@ STARTS_EQUAL = 4
 SIZES = (1.0, 0.3)
 """Starts take turns in the size of their rows: sigmoid networks written as tanh have small ones."""
 STARTS_THOROUGH = 6
+FEW = 300
+"""Vertices up to which such a search is cheap."""
 PROMISING = 1e-3
 """A start that ran out of steps below this residual is given more of them."""
 OUTLYING, MOST_OUTLIERS, OUTLIER_ROUNDS = 12.0, 0.03, 3
@@ -88,7 +90,7 @@ def fit_top(
             patterns = np.concatenate([patterns, pool.x[before:]])
             values = np.concatenate([values, pool.y[before:]])
         last = exhausted or len(patterns) >= max_vertices
-        thorough = exhausted or (last and not deeper)
+        thorough = last and (not deeper or len(patterns) <= FEW)
         for layout, fit in _students(patterns, values, activation, width, rng, accept, thorough, deadline):
             if fit.end is End.STEPS and accept < fit.rms < PROMISING:
                 settings = Settings(target=accept / 3, max_steps=400, damping=1e-4, deadline=deadline)

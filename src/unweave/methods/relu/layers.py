@@ -98,20 +98,31 @@ class ReluLayers:
                 break
         return finding
 
-    def try_two(self, inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> Finding | None:
-        """The whole network where it has two hidden layers; None, for few questions, where it has more."""
-        first = find_first_layer(inquiry, rng)
-        if not len(first.planes) or not len(first.deeper):
-            return None
-        with inquiry.meter.stage("first layer"):
-            first = sharpen_first_layer(inquiry, first, rng)
-        pilots = self._trace_pilots(inquiry, first, rng)
-        if pilots is None:
-            return None
-        deadline = time.monotonic() + problem.within(self.max_seconds)
-        finding = self._attempt(inquiry, first, rng, deadline, problem.suspects, pilots)
+    def try_two(
+        self, inquiry: Inquiry, problem: Problem, rng: np.random.Generator
+    ) -> tuple[Finding | None, FirstLayer | None]:
+        """The whole network where it has two hidden layers, None, for few questions, where it has more; the first layer.
+
+        A spent budget leaves the first layer where that is known.
+        """
+        first = None
+        try:
+            first = find_first_layer(inquiry, rng)
+            if not len(first.planes) or not len(first.deeper):
+                return None, None
+            with inquiry.meter.stage("first layer"):
+                first = sharpen_first_layer(inquiry, first, rng)
+            pilots = self._trace_pilots(inquiry, first, rng)
+            if pilots is None:
+                return None, first
+            deadline = time.monotonic() + problem.within(self.max_seconds)
+            finding = self._attempt(inquiry, first, rng, deadline, problem.suspects, pilots)
+        except BudgetSpent as spent:
+            if first is None:
+                raise
+            return describe_planes(inquiry, first, str(spent), rng), first
         whole = finding.network is not None and not finding.reason and not finding.undetermined
-        return finding if whole else None
+        return (finding if whole else None), first
 
     def _trace_pilots(
         self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator

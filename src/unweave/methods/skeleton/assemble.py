@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.core import activations as act
-from unweave.core.activation_table import SELU_ALPHA, SELU_SCALE
+from unweave.core.activation_families import SELU_ALPHA, SELU_SCALE
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Problem

@@ -51,6 +51,8 @@ OUTLIERS = (1e3, 30.0, 5.0)
 NUM_ATTEMPTS, NUM_FRESH = 3, 2500
 """Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
 thousand."""
+MOST_SECONDS = 180.0
+"""For one skeleton."""
 NUM_QUIET = 3
 """Units that hardly show far out, looked for one after the other."""
 
@@ -71,6 +73,8 @@ class Skeleton:
         """Find the skeleton, read its windows, settle what they leave open; look closer where that is not all."""
         finding = Finding(None, reason="no far skeleton was found")
         for attempt in range(NUM_ATTEMPTS):
+            if problem.deadline.left <= 0:
+                break
             found = self._attempt(meter, problem, attempt)
             finding = found if finding.network is None or found.network is not None else finding
             if finding.conclusive or finding.details.get("level", np.inf) <= EXPLAINED:
@@ -111,7 +115,9 @@ class Skeleton:
         finding = ReluLines(window=WINDOW).recover(meter, problem)
         if finding.network is None:
             num_fresh = NUM_FRESH if attempt else 0
-            finding = ReluLayers(window=WINDOW, num_fresh=num_fresh).recover(meter, problem)
+            limit = problem.within(MOST_SECONDS)
+            layers = ReluLayers(window=WINDOW, num_fresh=num_fresh, max_seconds=limit)
+            finding = layers.recover(meter, problem)
         return finding
 
     def _settle(

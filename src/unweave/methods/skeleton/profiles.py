@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
-from unweave.core.activation_table import SELU_ALPHA
+from unweave.core.activation_families import SELU_ALPHA
 
 CANDIDATES = ("gelu", "silu", "softplus", "elu", "mish", "gelu_tanh", "hardswish")
 """Activations told apart by their windows; ``elu`` stands for elu(alpha), celu and selu."""

@@ -30,6 +30,8 @@ from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
+MOST_WRONG = 0.15
+"""Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
 LAST = 1e-9
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 
@@ -78,7 +80,7 @@ def recover(
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
-            if top.median_miss >= LAST:
+            if top.median_miss >= LAST or top.share_wrong > MOST_WRONG:
                 if found.is_last:
                     known = known.first(depth)
                     raise Stuck(f"layer {depth + 1} is the last, but not whole")

@@ -16,7 +16,9 @@ from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import robust_fit, some_rows, transcript
 
 FITS = 1e-8
-"""Median miss, relative to the answers, below which the layer is the last."""
+"""Miss, relative to the answers, below which an answer is explained."""
+MOST_WRONG = 0.25
+"""Share of the answers that units missing from the last layer may spoil."""
 MAX_CHOICES = 1 << 14
 
 
@@ -55,7 +57,7 @@ def orient_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, ki
     features = features * weight[take, None]
     solution = robust_fit(features, answers, size)
     miss = np.max(np.abs(features @ solution - answers), axis=1)
-    if np.median(miss) > FITS * size:
+    if np.mean(miss > FITS * size) > MOST_WRONG:
         return None
     num = int(crossing.sum())
     beta, gamma = solution[:num], np.zeros((known.width, y.shape[1]))

@@ -28,6 +28,7 @@ from unweave.methods.relu.deep.last import LastLayer, orient_last
 from unweave.methods.relu.deep.membership import crossings
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.spots import Sides, vote_sides
+from unweave.methods.relu.deep.steady import find_steady_unit
 from unweave.methods.relu.deep.units import aim_at_entries, find_units, update_units
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.probes.lines import Lines, join_lines
@@ -112,6 +113,11 @@ def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_roun
                 rows, seen = _take_entries(rows[core], seen[core], sides)
                 return _closed(pool, known, rows * sides.signs()[:, None], seen)
             more = _towards_missing(pool, known, sides, more)
+            if attempt and core is whole and len(sides.failed) and not len(sides.spoke):
+                steady = find_steady_unit(pool, known, rows[core])
+                say(f"  steady unit: {steady is not None}")
+                if steady is not None:
+                    return _closed(pool, known, steady, np.ones(steady.shape, dtype=bool))
     raise Stuck(f"layer {known.depth + 1}")
 
 

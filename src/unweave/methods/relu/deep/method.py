@@ -19,6 +19,8 @@ from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Tra
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.lifted.method import ReluLifted
+from unweave.methods.relu.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
@@ -47,7 +49,7 @@ class ReluDeep:
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
-        two = ReluLayers().try_two(inquiry, problem, rng)
+        two, first = ReluLayers().try_two(inquiry, problem, rng)
         if two is not None:
             return two
         inquiry, rng = self._begin(meter, problem)
@@ -66,10 +68,16 @@ class ReluDeep:
                     keep=best,
                 )
         except BudgetSpent as spent:
-            if not best:
+            if best:
+                return replace(describe(inquiry, best[-1]), reason=str(spent))
+            if first is None:
                 raise
-            return replace(describe(inquiry, best[-1]), reason=str(spent))
+            return describe_planes(inquiry, first, str(spent), rng)
         if found.top is None and found.known.depth <= 1:
+            if np.isinf(meter.domain.reach(meter.input_size)):  # leaky, or wider than its input
+                lifted = ReluLifted().recover(meter, problem)
+                if lifted.network is not None:
+                    return lifted
             return ReluLayers().recover(meter, problem)
         return describe(inquiry, found)
 

@@ -26,16 +26,19 @@ MODEL = 1e-9
 
 
 def find_corners(
-    known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48
+    known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48, away_from: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and in how many."""
+    """Points around which ``rows @ (h, 1)`` moves in most directions, best first, and in how many.
+
+    They keep off the zero sets of ``away_from``, of the rows themselves where that is not given.
+    """
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size
     x = spread_points(domain, num_starts, d, rng, 0.6)
     if known.depth:
         x = _descend_to_corners(known, x, rng)
     good = np.all(np.isfinite(x), axis=1) & domain.contains(np.where(np.isfinite(x), x, 0.0))
     x = x[good]
-    room = _room(known, rows, x)
+    room = room_around(known, rows if away_from is None else away_from, x)
     moves = rng.standard_normal((6 * rows.shape[1] + 40, d))
     moves /= np.linalg.norm(moves, axis=1, keepdims=True)
     rank, least = np.zeros(len(x), dtype=int), np.zeros(len(x))
@@ -105,7 +108,7 @@ def _stacked(known: Known, x: np.ndarray):
     return np.concatenate(zs, axis=1), np.concatenate(gs, axis=1)
 
 
-def _room(known: Known, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
+def room_around(known: Known, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Distance of each x from the nearest zero set of ``rows``, by a bound on how fast they move."""
     z = np.abs(known.features(x) @ rows[:, :-1].T + rows[:, -1])
     speed = np.linalg.norm(rows[:, :-1], axis=1)
@@ -159,7 +162,7 @@ def vote_sides(
     entries: dict[tuple[int, int], list[float]] = {}
     dense: list[tuple[np.ndarray, np.ndarray]] = []
     x, ranks = find_corners(known, rows, pool)
-    room = _room(known, rows, x) if len(x) else np.zeros(0)
+    room = room_around(known, rows, x) if len(x) else np.zeros(0)
     for i in range(len(x)):
         if (
             len(spoke) + len(failed) + len(dense) >= num_wanted
@@ -170,7 +173,7 @@ def vote_sides(
         if ranks[i] == 0 or comb(n, n - ranks[i]) > MAX_SUBSETS:
             break
         tried += 1
-        outcome = _read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
+        outcome = read_corner(pool, known, rows, x[i], ranks[i], room[i], rng)
         if outcome is None:
             continue
         on, solution = outcome
@@ -200,7 +203,7 @@ def vote_sides(
     return Sides(votes, np.array(spoke).reshape(-1, d), np.array(failed).reshape(-1, d), entries)
 
 
-def _read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank: int, room: float, rng):
+def read_corner(pool: Pool, known: Known, rows: np.ndarray, x: np.ndarray, rank: int, room: float, rng):
     """Which units are active at a corner (none listed: answers contradict) with their coefficients; None: not told."""
     n, d = len(rows), known.input_size
     start = min(0.5 * room, 0.05 * (1 + np.linalg.norm(x)))

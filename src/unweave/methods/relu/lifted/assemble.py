@@ -1,11 +1,11 @@
 """From planes and ridge sums to a network: sides, the slope of the leak, and what is affine in the domain.
 
 A unit ``c phi(s u)``, s = +-1, a the slope of phi's leak, is ``c (1 - a)/2 (|u| + lambda s u)`` with
-``lambda = (1 + a)/(1 - a)``. So the affine part of a ridge sum reads ``gamma = lambda sum_i beta_i s_i n_i``, and the part
-of the answers that is linear in the second layer reads ``lambda/2 sum_l s_l o_l z_l``: two linear solves tell the sides
-of both layers and the leak. In a bounded domain units that never change side there add an affine rest: it is
-written as units that are always active in the domain, as few as its rank. The rest absorbs sides: every choice is then the
-same function in the domain.
+``lambda = (1 + a)/(1 - a)``. So the affine part of a ridge sum reads ``gamma = lambda sum_i beta_i s_i n_i``, and the
+part of the answers that is linear in the second layer reads ``lambda/2 sum_l s_l o_l z_l``: two linear solves tell the
+sides of both layers and the leak. In a bounded domain units that never change side there add an affine rest: it is
+written as units that are always active in the domain, as few as its rank. The rest absorbs sides: every choice is then
+the same function in the domain.
 """
 
 from __future__ import annotations
@@ -64,85 +64,41 @@ def assemble(
     rows1, biases1 = sides[:, None] * planes.normals, sides * planes.offsets
     scale = np.linalg.norm(np.array([u.gamma[:d] for u in units]), axis=1)
     extra, shares = (
-        _low_rank(rest, 1e-6 * max(float(np.median(scale)), 1e-300))
+        low_rank(rest, 1e-6 * max(float(np.median(scale)), 1e-300))
         if bounded and not plain
         else (
             np.zeros((0, d)),
             np.zeros((m2, 0)),
         )
     )
-    height = 1.1 * _largest(domain, extra) + 1.0 if len(extra) else np.zeros(0)
+    height = 1.1 * largest_value(domain, extra) + 1.0 if len(extra) else np.zeros(0)
     weights1, offsets1 = np.vstack([rows1, extra]), np.append(biases1, height)
     weights2 = np.hstack([2 / (1 - leak) * beta, shares])
     constants = constants - shares @ height
-    features = _leaky(x @ weights1.T + offsets1, leak)
+    features = leaky(x @ weights1.T + offsets1, leak)
     z = features @ weights2.T + constants
     outputs = np.array([u.output for u in units])
     signs, r, plain_top = orient_second(z, outputs, features, y, bars, lam, bounded, free)
     columns = outputs * (1 - leak) ** -1.0  # phi bends by (1 - a) of its output weight
     weights2, constants = signs[:, None] * weights2, signs * constants
-    columns = columns * 1.0
     num_top = 0
     if r is not None:
         size = np.max(np.abs(y), axis=0).max()
         reach = np.sqrt(np.mean(features**2, axis=0)) + 1e-300
-        rows, loads = _low_rank(r * reach, 1e-7 * size)
+        rows, loads = low_rank(r * reach, 1e-7 * size)
         rows = rows / reach
         if len(rows):
             lift = 1.5 * np.max(np.abs(features @ rows.T), axis=0) + 1.0
             weights2, constants = np.vstack([weights2, rows]), np.append(constants, lift)
             columns = np.vstack([columns, loads.T])
             num_top = len(rows)
-    hidden = _leaky(features @ weights2.T + constants, leak)
-    shift = (y - hidden @ columns) / 1.0
-    constant = np.median(shift, axis=0)
+    hidden = leaky(features @ weights2.T + constants, leak)
+    constant = np.median(y - hidden @ columns, axis=0)
     name = "relu" if leak == 0 else f"leaky_relu({leak!r})"
     network = Network(
         [weights1, weights2, columns.T], [offsets1, constants, constant], [name, name, "identity"]
     )
     return Assembly(network, leak, (len(extra), num_top), (not plain, not plain_top))
-
-
-def assemble_one(
-    planes: Planes, x: np.ndarray, y: np.ndarray, bars: np.ndarray, domain: Domain, *, rough: float
-) -> Assembly:
-    """The network of one hidden layer over these planes; ``rough`` is the relative error to expect of its affine part."""
-    d, k, m = x.shape[1], y.shape[1], len(planes)
-    heights = np.abs(planes.heights(x))
-    solution = _robust(np.hstack([heights, x, np.ones((len(x), 1))]), y, 1 / bars)
-    half, tilt = solution[:m], solution[m:-1].T
-    atoms = half[:, :, None] * planes.normals[:, None, :]
-    reach = np.std(x, axis=0) + 1e-300
-    ratios = np.linalg.lstsq((atoms * reach).reshape(m, -1).T, (tilt * reach).ravel(), rcond=1e-10)[0]
-    left = np.linalg.norm((tilt - np.einsum("i,ikd->kd", ratios, atoms)) * reach) / np.linalg.norm(
-        tilt * reach
-    )
-    common = float(np.median(np.abs(ratios)))
-    plain = bool(left < max(100 * rough, 1e-6) and np.mean(np.abs(np.abs(ratios) / common - 1) < SAME) > 0.9)
-    plain = plain and common > 1 - SAME
-    leak = _short((common - 1) / (common + 1)) if plain else 0.0
-    lam = (1 + leak) / (1 - leak)
-    if not plain:
-        ratios = _least_rank(tilt * reach, atoms * reach)
-    sides = np.where(ratios < 0, -1.0, 1.0)
-    weights, biases, columns = sides[:, None] * planes.normals, sides * planes.offsets, 2 / (1 - leak) * half
-    extra = 0
-    if not plain and not np.isinf(domain.reach(d)):
-        rest = (tilt - lam * np.einsum("i,ikd->kd", sides, atoms)) * reach
-        rows, loads = _low_rank(rest, max(rough, 1e-9) * float(np.linalg.norm(tilt * reach)))
-        rows = rows / reach
-        extra = len(rows)
-        if extra:
-            weights, biases = (
-                np.vstack([weights, rows]),
-                np.append(biases, 1.1 * _largest(domain, rows) + 1.0),
-            )
-            columns = np.vstack([columns, loads.T])
-    hidden = _leaky(x @ weights.T + biases, leak)
-    constant = np.median(y - hidden @ columns, axis=0)
-    name = "relu" if leak == 0 else f"leaky_relu({leak!r})"
-    network = Network([weights, columns.T], [biases, constant], [name, "identity"])
-    return Assembly(network, leak, (extra, 0), (not plain, False))
 
 
 def orient_first(planes: Planes, units: list[Unit]) -> tuple[np.ndarray, float, bool]:
@@ -183,7 +139,7 @@ def orient_first(planes: Planes, units: list[Unit]) -> tuple[np.ndarray, float, 
         found = solve_signs(a[good].T, b[good], SIGN_ERROR)
         if found.signs is not None and found.determined.all():
             return found.signs, 0.0, True
-    leak = _short((common - 1) / (common + 1)) if plain else 0.0
+    leak = short_slope((common - 1) / (common + 1)) if plain else 0.0
     return solution, leak, plain
 
 
@@ -195,21 +151,21 @@ def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool, free
     design = (z[:, None, :] * outputs.T[None] / 2).reshape(n * k, m)
     design = np.hstack([design, np.tile(np.eye(k), (n, 1))])
     w = np.repeat(1 / bars, k)
-    solution = _robust(design, target.reshape(n * k, 1), w)[:, 0]
+    solution = robust_solve(design, target.reshape(n * k, 1), w)[:, 0]
     signs = np.where(solution[:m] < 0, -1.0, 1.0)
     plain = bool(np.mean(np.abs(np.abs(solution[:m]) / lam - 1) < SAME) > 0.9)
     if (plain and not free) or not bounded:
         return signs, None, plain
-    total = _robust(np.hstack([features, np.ones((n, 1))]), target, 1 / bars)[:-1].T
+    total = robust_solve(np.hstack([features, np.ones((n, 1))]), target, 1 / bars)[:-1].T
     # sides for which the rest is of least rank: as few always active units as may be
     reach = np.sqrt(np.mean(features**2, axis=0))
     inner = np.linalg.lstsq(np.hstack([features, np.ones((n, 1))]), z, rcond=None)[0][:-1].T
     atoms = outputs[:, :, None] * inner[:, None, :] * lam / 2
-    signs = np.where(_least_rank(total * reach, atoms * reach) < 0, -1.0, 1.0)
+    signs = np.where(least_rank(total * reach, atoms * reach) < 0, -1.0, 1.0)
     return signs, total - np.einsum("l,lkm->km", signs, atoms), False
 
 
-def _least_rank(target: np.ndarray, atoms: np.ndarray, num_passes: int = 30) -> np.ndarray:
+def least_rank(target: np.ndarray, atoms: np.ndarray, num_passes: int = 30) -> np.ndarray:
     """Coefficients for which ``target - sum_l c_l atoms_l`` has the least nuclear norm, by reweighted least squares."""
     k = len(target)
     weight, solution = np.eye(k), np.zeros(len(atoms))
@@ -225,7 +181,7 @@ def _least_rank(target: np.ndarray, atoms: np.ndarray, num_passes: int = 30) -> 
 
 
 def _complete(planes: Planes, units: list[Unit], sides: np.ndarray, lam: float):
-    """Weights on planes that all facets of a unit leave on one side, as far as its affine part tells; and what is left."""
+    """Weights on planes that all facets of a unit leave on one side, as its affine part tells them; what is left."""
     d = planes.normals.shape[1]
     beta, rest = np.array([u.beta for u in units]), np.zeros((len(units), d))
     constants = np.array([u.gamma[-1] for u in units]) - lam * beta @ (sides * planes.offsets)
@@ -275,15 +231,15 @@ def _keep_signs(planes: Planes, units: list[Unit], x: np.ndarray, sides: np.ndar
     return beta, rest, constants
 
 
-def _low_rank(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
+def low_rank(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
     """``shares @ rows`` of the least rank that leaves less than ``least``: rows of length one, and the shares."""
     u, s, vt = np.linalg.svd(matrix, full_matrices=False)
     rank = int(np.sum(s > max(least, 1e-9 * (s[0] if len(s) else 0.0))))
     return vt[:rank], u[:, :rank] * s[:rank]
 
 
-def _largest(domain: Domain, rows: np.ndarray) -> np.ndarray:
-    """How large each of the linear functions ``rows`` gets in a bounded domain, at most, on points drawn and their scale."""
+def largest_value(domain: Domain, rows: np.ndarray) -> np.ndarray:
+    """How large each of the linear functions ``rows`` gets in a bounded domain, at most."""
     points = np.concatenate(
         [
             domain.sample(400, rows.shape[1], np.random.default_rng(1)),
@@ -295,7 +251,9 @@ def _largest(domain: Domain, rows: np.ndarray) -> np.ndarray:
     return np.abs(rows @ middle) + np.abs(rows) @ half
 
 
-def _robust(design: np.ndarray, target: np.ndarray, weights: np.ndarray, num_passes: int = 12) -> np.ndarray:
+def robust_solve(
+    design: np.ndarray, target: np.ndarray, weights: np.ndarray, num_passes: int = 12
+) -> np.ndarray:
     """Weighted least squares that a minority of wrong rows does not spoil; columns scaled."""
     a, b = design * weights[:, None], target * weights[:, None]
     scale = np.linalg.norm(a, axis=0) + 1e-300
@@ -308,11 +266,11 @@ def _robust(design: np.ndarray, target: np.ndarray, weights: np.ndarray, num_pas
     return solution / scale[:, None]
 
 
-def _leaky(z: np.ndarray, leak: float) -> np.ndarray:
+def leaky(z: np.ndarray, leak: float) -> np.ndarray:
     return np.where(z > 0, z, leak * z)
 
 
-def _short(value: float) -> float:
+def short_slope(value: float) -> float:
     """The slope of the leak with the fewest digits that the solve allows."""
     if abs(value) < SAME / 4:
         return 0.0

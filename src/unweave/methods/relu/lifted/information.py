@@ -107,3 +107,12 @@ def _gauge(stack: Stack, p: np.ndarray) -> np.ndarray:
             parts[layer + 1][:, unit] = -blocks[layer + 1][:, unit]
             rows.append(row / np.linalg.norm(row))
     return np.array(rows)
+
+
+def without_units(network: Network, kept: list[np.ndarray]) -> Network:
+    """The network with only the ``kept`` units of every hidden layer."""
+    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    for layer, rows in enumerate(kept):
+        weights[layer], biases[layer] = weights[layer][rows], biases[layer][rows]
+        weights[layer + 1] = weights[layer + 1][:, rows]
+    return Network(weights, biases, network.activations)

@@ -14,7 +14,8 @@ import numpy as np
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
-from unweave.methods.relu.lifted.search import Search, search_two_layers
+from unweave.methods.relu.lifted.rounds import search_two_layers
+from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import open_inquiry
 
 OPEN = 0.01
@@ -62,7 +63,10 @@ def describe(search: Search) -> Finding:
     warnings = []
     for layer, count in enumerate(affine, start=1):
         if count:
-            text = f"layer {layer}: the last {count} units stand for what is affine in this domain (units that never change side there)"
+            text = (
+                f"layer {layer}: the last {count} units stand for what is affine in this domain "
+                f"(units that never change side there)"
+            )
             if open_sides[layer - 1]:
                 text += (
                     "; it absorbs the sides of the others, every choice is the same function in the domain"

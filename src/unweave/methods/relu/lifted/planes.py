@@ -235,7 +235,7 @@ def _spread(x: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 
 def _refit(sightings: Sightings, normal, offset: float, prior, kinks):
-    """Least squares for the plane: its kinks lie on it, to their error bars; the facet it came from is one more witness."""
+    """Least squares for the plane: its kinks lie on it, to their error bars; its facet is one more witness."""
     x = np.hstack([sightings.x[kinks], np.ones((len(kinks), 1))])
     rates = np.abs(sightings.across[kinks] @ normal)
     sigma = sightings.error[kinks] * rates + 1e-14 * (1 + np.linalg.norm(sightings.x[kinks], axis=1))

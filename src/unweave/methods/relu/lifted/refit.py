@@ -1,8 +1,8 @@
 """All weights of a piecewise-linear network at once, by weighted least squares on answers with error bars.
 
 Levenberg-Marquardt on rows divided by their error bars; rows far off count less (Huber), since a wrong side of one
-unit spoils them. Up to ``DENSE`` free parameters the normal equations are factorised; beyond, each step is taken by conjugate
-gradients with products of the Jacobian only, so that no size is left unpolished. Some parameters may be held.
+unit spoils them. Up to ``DENSE`` free parameters the normal equations are factorised; beyond, each step is taken by
+conjugate gradients with products of the Jacobian only, so that no size is left unpolished. Some parameters may be held.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import scipy.linalg
 from unweave.core import activations as act
 from unweave.core.network import Network
 
-DENSE, WORK = 3000, 6e10
+DENSE, WORK = 3000, 1e11
 """Most free parameters, and rows times their square, for which the normal equations are formed."""
 HOPELESS = 6
 """After so many steps a fit that has not come closer is given up."""
@@ -154,7 +154,7 @@ def _cost(residual: np.ndarray, limit: float) -> float:
 
 def _expand(stack: Stack, p, x, bars, residual, weights, which):
     """A function from the damping to what a step subtracts from the free parameters."""
-    if len(which) <= DENSE and residual.size * len(which) ** 2 <= WORK:
+    if len(which) <= DENSE and residual.size * len(which) ** 2 <= 1.5 * WORK:
         matrix, gradient = normal_matrix(stack, p, x, bars, which, weights, residual)
         scale = np.sqrt(np.maximum(np.diag(matrix), 0.0))
         scale = np.where(scale > 0, scale, 1.0)

@@ -12,18 +12,21 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unweave.core.network import Network
-from unweave.methods.relu.lifted.assemble import Assembly, assemble, assemble_one
+from unweave.methods.relu.lifted.assemble import Assembly, assemble
 from unweave.methods.relu.lifted.draw import fair_lines, lines_through
+from unweave.methods.relu.lifted.groups import find_units
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
     choose_points,
     measure_information,
+    without_units,
 )
 from unweave.methods.relu.lifted.planes import Planes, add_planes, explained, find_planes
-from unweave.methods.relu.lifted.refit import refit
+from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
+from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
-from unweave.methods.relu.lifted.units import Facets, Unit, find_units
+from unweave.methods.relu.lifted.units import Facets, Unit
 from unweave.methods.relu.lifted.walk import walk_lines
 from unweave.probes.inquiry import Inquiry
 
@@ -31,8 +34,6 @@ MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
-GOAL = 40.0
-"""Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 POOR = 1e-6
@@ -97,7 +98,7 @@ class Search:
         s, silent = self.sightings, 0
         if not self.units:
             self.regroup()
-        known = self._known_kinks()
+        known = self.known_kinks()
         for line in range(len(s.scans)):
             if time.monotonic() > self.deadline or silent > quiet:
                 break
@@ -107,9 +108,9 @@ class Search:
             silent += len(fresh) <= 0.05 * np.sum(s.line == line)
             if self._look_at(fresh) or line % 2 or line < 2:
                 self.regroup()
-                known = self._known_kinks()
+                known = self.known_kinks()
         self.regroup()
-        fresh = np.flatnonzero(~self._known_kinks() & ~s.tried)
+        fresh = np.flatnonzero(~self.known_kinks() & ~s.tried)
         if len(fresh):
             self._look_at(fresh[self.rng.permutation(len(fresh))[:MOST_FACETS]])
             self.regroup()
@@ -135,7 +136,7 @@ class Search:
                 break
             with self.inquiry.meter.stage("second layer"):
                 kinks = s.add_lines(lines, fair=False, num_nodes=7)
-            kinks = kinks[~self._known_kinks()[kinks]]
+            kinks = kinks[~self.known_kinks()[kinks]]
             before = sum(int(u.told.sum()) for u in self.units), len(self.units)
             self._look_at(kinks)
             self.regroup()
@@ -151,7 +152,7 @@ class Search:
         numbers = numbers[self.sightings.measured[numbers]]
         self.units = find_units(Facets(self.sightings, self.planes, numbers)) if len(numbers) >= 3 else []
 
-    def _known_kinks(self) -> np.ndarray:
+    def known_kinks(self) -> np.ndarray:
         """Kinks that planes or units explain."""
         s = self.sightings
         known = explained(s, self.planes)
@@ -198,10 +199,8 @@ class Search:
             return
         network = self.assembly.network
         misses = self._misses(network, x, y, bars)
-        start = float(np.median(misses))
         self.say(
-            f"  assembled {len(self.planes)}-{len(self.units)} leak {self.assembly.leak} affine {self.assembly.num_affine} "
-            f"open {self.assembly.sides_open} median miss {start:.1e} wrong {np.mean(misses > BEYOND):.3f}"
+            f"  assembled {network.hidden}, affine {self.assembly.num_affine}, miss {np.median(misses):.1e}"
         )
         self.network, self.wrong = network, float(np.mean(misses > BEYOND))
         self.sharpen()
@@ -209,8 +208,9 @@ class Search:
     def _typical(self, assembly: Assembly) -> float:
         return float(np.median(self._misses(assembly.network, *self._answers())))
 
-    def sharpen(self, max_passes: int = 3) -> None:
+    def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
+        rows = np.zeros(0, dtype=int)
         for turn in range(max_passes):
             assert self.network is not None
             x, y, bars = self._answers()
@@ -218,14 +218,17 @@ class Search:
             self.wrong = float(np.mean(misses > BEYOND))
             if (self.wrong == 0 and (turn or not self.inquiry.coarse)) or time.monotonic() > self.deadline:
                 return
-            rows = self._choose_rows(misses, y.shape[1], turn + (self.wrong < 0.1))
+            if turn < 2:
+                rows = self._choose_rows(misses, y.shape[1], turn + (self.wrong < 0.1))
+            else:  # what the last fit did not see and misses
+                rows = np.union1d(rows, np.argsort(-misses)[: max(20, len(rows) // 8)])
             result = refit(self.network, x[rows], y[rows], bars[rows], deadline=self.deadline)
             misses = self._misses(result.network, x, y, bars)
             wrong = float(np.mean(misses > BEYOND))
             self.say(
                 f"    refit {len(rows)} rows rms {result.rms:.1e} steps {result.num_steps} wrong {wrong:.4f}"
             )
-            if wrong > self.wrong:
+            if wrong > self.wrong and turn != 1:
                 return
             worth = wrong < 0.9 * self.wrong or wrong == 0
             self.network, self.wrong = result.network, wrong
@@ -244,8 +247,10 @@ class Search:
         """Rows for a fit: more of them the later, a third of them the worst so far."""
         assert self.network is not None
         size = self.network.num_parameters
-        count = int(np.clip(FLOPS / size**2, 4 * size, 8 * size) / num_outputs) + 50
-        count *= 6**turn
+        count = int(np.clip(FLOPS / size**2, 4 * size, 8 * size)) * 6**turn
+        if size <= DENSE:  # as many as exact steps can take
+            count = min(count, int(max(WORK / size**2, 4 * size)))
+        count = count // num_outputs + 50
         if len(misses) <= count:
             return np.arange(len(misses))
         worst = np.argsort(-misses)[: count // 3] if self.wrong < 0.5 else np.zeros(0, dtype=int)
@@ -262,7 +267,6 @@ class Search:
     def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network."""
         assert self.network is not None
-        d = self.inquiry.input_size
         x = self.candidates(num_points)
         with self.inquiry.meter.stage("fresh points"):
             y = self.inquiry.meter.ask(x)
@@ -304,7 +308,7 @@ class Search:
         return information
 
     def drop_flagged(self, information: Information, max_tries: int = 12) -> bool:
-        """Leave out units whose weights no answer determines, worst first, if the answers are explained without them."""
+        """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
         assert self.network is not None
         flagged = [
             (float(e), layer, unit)
@@ -320,7 +324,7 @@ class Search:
                 break
             kept[layer][unit] = False
             before = self.network, self.wrong
-            self.network = _without(network, [np.flatnonzero(k) for k in kept])
+            self.network = without_units(network, [np.flatnonzero(k) for k in kept])
             self.sharpen()
             if self.wrong > 0:
                 kept[layer][unit] = True
@@ -334,7 +338,7 @@ class Search:
     def draw_towards(self, num_lines: int) -> None:
         """Lines through answers and kinks that the network does not explain."""
         s, d = self.sightings, self.inquiry.input_size
-        points = [s.x[~self._known_kinks()]]
+        points = [s.x[~self.known_kinks()]]
         if self.network is not None and self.wrong < 0.5:
             x, y, bars = self._answers()
             points.append(x[self._misses(self.network, x, y, bars) > BEYOND])
@@ -351,62 +355,3 @@ class Search:
         with self.inquiry.meter.stage("lines"):
             s.add_lines(lines_through(self.domain, starts, near), fair=False)
         return None
-
-
-def _without(network: Network, kept: list[np.ndarray]) -> Network:
-    """The network with only the ``kept`` units of every hidden layer."""
-    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
-    for layer, rows in enumerate(kept):
-        weights[layer], biases[layer] = weights[layer][rows], biases[layer][rows]
-        weights[layer + 1] = weights[layer + 1][:, rows]
-    return Network(weights, biases, network.activations)
-
-
-def search_two_layers(
-    inquiry: Inquiry,
-    rng: np.random.Generator,
-    *,
-    max_rounds: int = 8,
-    max_seconds: float = 150.0,
-    say=lambda text: None,
-) -> Search:
-    """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
-    search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
-    bounded = not np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
-    search.draw(12 if bounded else 8)
-    for turn in range(max_rounds):
-        search.find_planes()
-        say(
-            f"round {turn}: lines {len(search.sightings.scans)} kinks {len(search.sightings)} planes {len(search.planes)} "
-            f"open {len(search.open_kinks())} queries {inquiry.meter.ledger.total}"
-        )
-        if not search.is_shallow:
-            search.find_units()
-            if search.units and turn:
-                search.walk()
-        unknown = int(np.sum(~search._known_kinks()))
-        say(
-            f"  planes {len(search.planes)} units {len(search.units)} unexplained {unknown} facets {int(search.sightings.measured.sum())} "
-            f"queries {inquiry.meter.ledger.total}"
-        )
-        few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
-        if few:
-            search.fit()
-            for _ in range(4):
-                if search.network is None or search.wrong > 0:
-                    break
-                wrong = search.ask_fresh(int(np.clip(search.network.num_parameters / 2, 300, 3000)))
-                say(f"  fresh wrong {wrong:.4f}")
-                if wrong == 0:
-                    search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
-                    if search.information is not None and search.drop_flagged(search.information):
-                        search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
-                    if search.wrong == 0:
-                        return search
-                search.sharpen()
-        if time.monotonic() > search.deadline:
-            break
-        if few:
-            search.draw_towards(8)
-        search.draw(8 if few else 16)
-    return search

@@ -1,9 +1,9 @@
 """Second-layer units as ridge sums over the planes of the first layer, grown from facets or read off clusters.
 
 In the scale in which it enters the outputs, a second-layer unit's pre-activation is
-``z(x) = gamma . (x, 1) + sum_i beta_i |q_i . (x, 1)|``, q_i the planes of the first layer. Its facet at a kink with signs
-s_i on the planes is ``gamma + sum_i beta_i s_i q_i``, up to a sign of its own: linear in (beta, gamma). Two facets of one
-unit differ by a combination of the planes between them, which is a test as long as these are fewer than the inputs.
+``z(x) = gamma . (x, 1) + sum_i beta_i |q_i . (x, 1)|``, q_i the planes of the first layer. Its facet at a kink with
+signs s_i on the planes is ``gamma + sum_i beta_i s_i q_i``, up to a sign of its own: linear in (beta, gamma). Two
+facets of one unit differ by a combination of the planes between them: a test while these are fewer than the inputs.
 So a unit *grows*: facets join that fit what is known of beta and leave the rest to planes not crossed before. With two
 or more outputs facets also share the unit's direction among the outputs; where that tells units apart,
 a *cluster* of facets gives the unit at once, as the null vector of the conditions of all its kinks. Any width will do.
@@ -20,8 +20,6 @@ from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
 TOLD = 0.02
 """Standard error of a weight, relative to the facets, below which it counts as known."""
-COVERED = 0.02
-"""Facets this close, relative to their size, to what a larger group predicts belong to it."""
 CHANCE = 1e-3
 """Most facets that may join a unit by accident."""
 
@@ -86,7 +84,7 @@ class Facets:
 
 
 @dataclass
-class _Group:
+class Group:
     members: np.ndarray
     turns: np.ndarray
     beta: np.ndarray
@@ -97,7 +95,7 @@ class _Group:
     deviations: np.ndarray
 
 
-def fit_group(facets: Facets, members: np.ndarray, turns: np.ndarray, *, num_passes: int = 3) -> _Group:
+def fit_group(facets: Facets, members: np.ndarray, turns: np.ndarray, *, num_passes: int = 3) -> Group:
     """Least squares for (beta, gamma) from facets with their signs; planes on one side of all members are left out."""
     signs = facets.signs[members]
     shown = (signs.max(axis=0) > 0) & (signs.min(axis=0) < 0)
@@ -132,10 +130,10 @@ def fit_group(facets: Facets, members: np.ndarray, turns: np.ndarray, *, num_pas
         values = np.where(values > 1e-11 * values[-1], values, 1e-300) * base.sum()
         spread = np.sqrt(np.sum(vectors**2 / values, axis=1))
         told[shown] = spread <= TOLD * np.median(facets.size[members])
-    return _Group(members, turns, beta, gamma, shown, told, signs[0].copy(), misses)
+    return Group(members, turns, beta, gamma, shown, told, signs[0].copy(), misses)
 
 
-def grow(facets: Facets, seed: int, free: np.ndarray, *, max_rounds: int = 400) -> _Group:
+def grow(facets: Facets, seed: int, free: np.ndarray, *, max_rounds: int = 400) -> Group:
     """The group of facets that belong to the unit of facet ``seed``."""
     d = facets.facet.shape[1] - 1
     group = fit_group(facets, np.array([seed]), np.ones(1))
@@ -189,7 +187,7 @@ def _join(facets: Facets, rows, predicted, new, count: int):
     return rows[[best]], np.where(side[[best]] == 0, 1.0, -1.0)
 
 
-def read_cluster(facets: Facets, rows: np.ndarray) -> _Group | None:
+def read_cluster(facets: Facets, rows: np.ndarray) -> Group | None:
     """The unit behind facets that share a direction among the outputs: the null vector of all their conditions."""
     d, m = facets.facet.shape[1] - 1, len(facets.planes)
     signs = facets.signs[rows]
@@ -230,92 +228,3 @@ def read_cluster(facets: Facets, rows: np.ndarray) -> _Group | None:
     if len(kept) * (d + 1) < group.shown.sum() + d + 1 + max(3, unknown // 8):
         return None
     return group if np.max(group.deviations) <= 2 * DEVIATIONS else None
-
-
-def find_units(facets: Facets, *, least: int = 3) -> list[Unit]:
-    """Every unit that the facets show, largest groups first."""
-    free = np.ones(len(facets), dtype=bool)
-    groups: list[_Group] = []
-    relative = facets.error / facets.size
-    if facets.output.shape[1] > 1:
-        for seed in np.argsort(relative):
-            if not free[seed]:
-                continue
-            rows = np.flatnonzero(free & facets.alike(facets.output[seed], facets.turn[seed]))
-            group = read_cluster(facets, rows) if len(rows) >= least else None
-            if group is not None:
-                groups.append(group)
-                free[group.members] = False
-    tried = np.zeros(len(facets), dtype=bool)
-    for seed in np.argsort(relative):
-        if not free[seed] or tried[seed]:
-            continue
-        group = grow(facets, int(seed), free)
-        tried[group.members] = True
-        if len(group.members) >= least:
-            groups.append(group)
-            free[group.members] = False
-    groups = _merge(facets, sorted(groups, key=lambda g: -len(g.members)))
-    return [_finish(facets, g) for g in groups]
-
-
-def _merge(facets: Facets, groups: list[_Group], most: int = 1500) -> list[_Group]:
-    """Groups that are parts of one unit joined: together they must still fit, with facets to spare."""
-    d, tried = facets.facet.shape[1] - 1, 0
-    merged: list[_Group] = []
-    for group in groups:
-        home = None
-        if any(_covers(facets, other, group) for other in merged):
-            continue  # misread facets of a unit that is known
-        for number, other in enumerate(merged):
-            seed = other.members[0]
-            if not facets.alike(facets.output[seed], facets.turn[seed])[group.members[0]] or tried >= most:
-                continue
-            between = ~other.shown & ~group.shown & (other.sides != group.sides)
-            if between.sum() > d - 1:
-                continue
-            tried += 1
-            members = np.append(other.members, group.members)
-            for turn in (1.0, -1.0):
-                joint = fit_group(facets, members, np.append(other.turns, turn * group.turns), num_passes=2)
-                if np.max(joint.deviations) <= DEVIATIONS:
-                    home = number, joint
-                    break
-            if home is not None:
-                break
-        if home is None:
-            merged.append(group)
-        else:
-            merged[home[0]] = home[1]
-    return merged
-
-
-def _covers(facets: Facets, unit: _Group, group: _Group) -> bool:
-    """Whether the facets of a small group are those of a larger one, but for errors larger than their bars."""
-    if len(group.members) > 0.5 * len(unit.members):
-        return False
-    rows = group.members
-    if np.max(np.linalg.norm(facets.output[rows] - facets.output[unit.members[0]], axis=1)) > 10 * COVERED:
-        return False
-    signs = facets.signs[rows]
-    inside = np.all(unit.shown | (signs == unit.sides), axis=1)
-    predicted = unit.gamma + (signs * np.where(unit.shown, unit.beta, 0.0)) @ facets.ridges
-    apart = np.minimum(
-        np.linalg.norm(facets.scaled[rows] - predicted, axis=1), np.linalg.norm(facets.scaled[rows] + predicted, axis=1)
-    )
-    return bool(np.sum(inside) >= 0.5 * len(rows) and np.all(apart[inside] <= COVERED * facets.size[rows][inside]))
-
-
-def _finish(facets: Facets, group: _Group) -> Unit:
-    weights = (facets.size[group.members] / facets.error[group.members]) ** 2
-    output = weights @ facets.output[group.members]
-    return Unit(
-        beta=np.where(group.shown, group.beta, 0.0),
-        gamma=facets.unscaled(group.gamma),
-        shown=group.shown,
-        told=group.told,
-        signs=group.sides,
-        output=output / np.linalg.norm(output),
-        members=facets.numbers[group.members],
-        misfit=float(np.median(group.deviations)),
-    )

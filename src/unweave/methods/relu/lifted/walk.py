@@ -1,8 +1,8 @@
 """Short lines just beyond the next plane of a unit's zero set, where its facet bends by one weight not known yet.
 
-Inside its cell a facet is known exactly; it is followed, without a question, in random directions to the first plane of
-the first layer. If that plane lies between no two facets of the unit yet, a short line across the continuation, a little
-beyond the plane, shows the facet there: it differs by one multiple of that plane.
+Inside its cell a facet is known exactly; it is followed, without a question, in random directions to the first plane
+of the first layer. If that plane lies between no two facets of the unit yet, a short line across the continuation, a
+little beyond the plane, shows the facet there: it differs by one multiple of that plane.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def walk_lines(
 
 
 def _ways(planes: Planes, unit: Unit, x, facets, domain: Domain, rng):
-    """(plane, where it is met, direction, normal of the facet, room beyond, kink) for unshown planes, roomiest first."""
+    """(plane, where it is met, direction, normal, room beyond, kink) for planes not told yet, roomiest first."""
     members = unit.members[rng.permutation(len(unit.members))[:12]]
     d = x.shape[1]
     here = np.repeat(x[members], NUM_WAYS, axis=0)
