@@ -29,7 +29,7 @@ import numpy as np
 
 import unweave
 from unweave.core.domains import Ball, Box, Domain
-from unweave.core.errors import UnweaveError
+from unweave.core.errors import InputError, UnweaveError
 from unweave.core.network import Network
 from unweave.formats.write import export
 
@@ -380,7 +380,8 @@ def run_case(case: Case, time_limit: float) -> tuple[str, str, float]:
             )
     except UnweaveError as error:
         said = f"{type(error).__name__}: {error}"
-        fault = "" if "\n" not in str(error) else "exception"
+        blames_user = path is None and isinstance(error, InputError)
+        fault = "exception" if blames_user or "\n" in str(error) else ""
         return fault or _limits(case, time.monotonic() - began, time_limit), said, time.monotonic() - began
     except Exception:
         return "exception", traceback.format_exc(limit=-2), time.monotonic() - began

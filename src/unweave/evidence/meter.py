@@ -126,7 +126,7 @@ class Meter:
         if x.ndim != 2 or x.shape[1] != self.input_size:
             raise InputError(f"expected questions of shape (n, {self.input_size}), got {x.shape}")
         if not np.all(np.isfinite(x)):
-            raise InputError("a question contains NaN or infinity")
+            raise OutsideDomain("a question contains NaN or infinity; nothing was asked")
         inside = self.domain.contains(x, 0.0)
         if not np.all(inside):
             raise OutsideDomain(
