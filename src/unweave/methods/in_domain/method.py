@@ -101,6 +101,8 @@ class InDomain:
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
             found = _recover(pools, problem, self._effort(problem))
+            if found.network is None and affordable(1) == 0:
+                found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
