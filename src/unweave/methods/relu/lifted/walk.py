@@ -31,6 +31,8 @@ def walk_lines(
     done: set[tuple[bytes, int]] | None = None,
 ) -> Lines | None:
     """Lines across the continuation of units beyond planes not shown; ``x`` and ``facets`` are those of all kinks."""
+    if not len(planes):
+        return None
     origins, directions, halves = [], [], []
     done = set() if done is None else done
     for unit in units:
