@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import (
     border_lines,
     extreme_points,
@@ -62,13 +63,16 @@ def recover(
     pool.add_lines(random_lines(domain, max(num_lines - len(pool.scans), 0), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
     failures, num_back, num_again = {}, {}, 0
+    corners: Corners | None = None
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
         if time.monotonic() > deadline:
             break
         try:
-            found = find_layer(pool, known, say)
+            if corners is None or corners.known is not known:
+                corners = Corners(pool, known)
+            found = find_layer(corners, say)
             known = known.extended(found.rows)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
