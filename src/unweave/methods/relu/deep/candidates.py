@@ -28,6 +28,8 @@ class Candidate:
     """Rows of the view."""
     hits: int = 0
     predicted: int = 0
+    shown: bool = False
+    """Whether corners of the layers below have shown it: growing it again from kinks would bring less."""
 
     @property
     def whole(self) -> bool:

@@ -122,9 +122,9 @@ class Corners:
         return None
 
 
-def common_frame(corners: list[Corner]) -> tuple[np.ndarray, list[Corner]]:
-    """Features whose derivatives many corners know, most of them, and these corners."""
-    corners = [corner for corner in corners if corner.whole]
+def common_frame(corners: list[Corner], need: int | None = None) -> tuple[np.ndarray, list[Corner]]:
+    """Features whose derivatives many corners know, most of them (and that of ``need``), and these corners."""
+    corners = [corner for corner in corners if corner.whole and (need is None or corner.moving[need])]
     if not corners:
         return np.zeros(0, dtype=bool), []
     moving = np.array([corner.moving for corner in corners])

@@ -54,7 +54,9 @@ def find_layer(
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
-        units = _gather_units(view, [unit for unit in units if unit.whole], 2 if known.depth else 1)
+        units = _gather_units(
+            view, [unit for unit in units if unit.whole or unit.shown], 2 if known.depth else 1
+        )
         if known.depth and (_is_foreign(view) or (not units and len(view.kinks) >= MANY)):
             raise Missing(known.depth, view)
         more = (
@@ -120,7 +122,7 @@ def _complete(view: LayerView, units: list[Candidate]) -> list[Candidate]:
 
 def _cores(units: list[Candidate]) -> list[list[Candidate]]:
     """All units, and those without open entries, if there are enough."""
-    whole = [unit for unit in units if unit.whole]
+    whole = [unit for unit in units if unit.whole or unit.shown]
     return [core for core in ([units, whole] if len(whole) < len(units) else [units]) if len(core) >= 2]
 
 

@@ -7,7 +7,7 @@ r_u over that of q is t_u wherever u is inactive. The bias is the value of r tha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import linprog
@@ -43,9 +43,12 @@ class Shown:
         return self.basis[:, 0] / np.linalg.norm(self.basis[:, 0]) if self.basis.shape[1] == 1 else None
 
 
-def show_units(sides: Sides, rows: np.ndarray) -> list[Shown]:
-    """Units besides ``rows`` that corners show, each active alone among those missing, the most shown first."""
-    frame, failed = common_frame(sides.failed)
+def show_units(sides: Sides, rows: np.ndarray, need: int | None = None) -> list[Shown]:
+    """Units besides ``rows`` that corners show, each active alone among those missing, the most shown first.
+
+    ``need``: a feature that moves at the corners.
+    """
+    frame, failed = common_frame(sides.failed, need)
     if len(failed) < FEWEST or len(rows) >= frame.sum():
         return []
     slopes = np.array([corner.derivative[frame] for corner in failed])
@@ -129,13 +132,13 @@ def show_last_units(corners: list[Corner], rows: np.ndarray, fewest: int = 4) ->
     return shown
 
 
-def show_space(sides: Sides, rows: np.ndarray) -> Shown | None:
+def show_space(sides: Sides, rows: np.ndarray, need: int | None = None) -> Shown | None:
     """All that corners show besides ``rows``, where several units are active at once: a basis of their rows.
 
     With Q the directions off the span of the rows and d the coefficients there, that of an inactive unit u is linear
     in d: ``c_u = tau_u . d``, and the rows missing are combinations of the columns of ``Q + sum_u r_u tau_u'``.
     """
-    frame, corners = common_frame([*sides.failed, *sides.spoke])
+    frame, corners = common_frame([*sides.failed, *sides.spoke], need)
     if len(corners) < FEWEST or not sides.failed:
         return None
     slopes = np.array([corner.derivative[frame] for corner in corners])
@@ -187,12 +190,11 @@ def _shares(
             if told[unit] and side == (signs[unit] > 0):
                 continue
             at = on[:, unit] == side
-            values = shares[unit][at]
+            middle, kinds, most = _mode(shares[unit][at], size[at])
             # one pattern of the layers above: an active unit's share would not change either
-            if len(np.unique(size[at])) < (1 if told[unit] else 2):
+            if kinds < (1 if told[unit] else 2):
                 continue
-            middle = np.median(values)
-            if np.all(np.abs(values - middle) < 100 * SAME * (1 + abs(middle))):
+            if kinds >= 0.6 * most:
                 agreed.append(middle)
             elif told[unit]:
                 return None
@@ -211,7 +213,8 @@ def find_border(view: LayerView, shown: Shown) -> Candidate | None:
     basis, seen = np.zeros((len(shown.frame) + 1, p + 1)), np.append(shown.frame, True)
     basis[:-1][shown.frame, :p] = shown.basis / np.linalg.norm(shown.basis, axis=0)
     basis[-1, p] = 1.0
-    return settle(view, basis, seen, view.free)
+    found = settle(view, basis, seen, view.free)
+    return None if found is None else replace(found, shown=True)
 
 
 def _bias_from_places(view: LayerView, shown: Shown, fewest: int = 2) -> Candidate | None:
@@ -233,35 +236,46 @@ def _bias_from_places(view: LayerView, shown: Shown, fewest: int = 2) -> Candida
     at = int(np.argmax(lines))
     row = np.append(weights, -np.median(values[at : end[at]]))
     members = np.flatnonzero(np.isin(view.kinks, places[order[at : end[at]]]))
-    return Candidate(row / np.linalg.norm(row), np.append(shown.frame, True), members, int(lines.max()))
+    return Candidate(
+        row / np.linalg.norm(row), np.append(shown.frame, True), members, int(lines.max()), shown=True
+    )
+
+
+def _mode(values: np.ndarray, kinds: np.ndarray) -> tuple[float, int, int]:
+    """The value that most kinds of corners agree on, how many do, and how many kinds there are.
+
+    Not all have to: another unit that is missing may be active at some.
+    """
+    if not len(values):
+        return 0.0, 0, 0
+    same = np.abs(values[:, None] - values) < 100 * SAME * (1 + np.abs(values))
+    counts = np.array([len(np.unique(kinds[row])) for row in same])
+    best = int(np.argmax(counts))
+    return float(np.median(values[same[best]])), int(counts[best]), len(np.unique(kinds))
 
 
 def fill_entries(
-    corners: list[Corner], rows: np.ndarray, more: np.ndarray, seen: np.ndarray
+    sides: Sides, rows: np.ndarray, more: np.ndarray, seen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows ``more`` with entries that were not ``seen``, from corners at which these features move too.
+    """The rows ``more`` with entries that were not ``seen``, from corners at which these features move.
 
-    The features seen tell all coefficients there; the derivative by another one is linear in its entries.
+    Other features stand still there; on those that both kinds of corners know, the rows are combinations of each other.
     """
     more, seen = more.copy(), seen.copy()
-    frame = seen[:-1].copy()
-    both = np.vstack([rows, more])[:, :-1]
-    solve = np.linalg.pinv(both[:, frame].T, rcond=1e-9)
-    if len(both) > frame.sum():
-        return more, seen
-    for feature in np.flatnonzero(~frame):
-        usable = [c for c in corners if c.whole and c.moving[feature] and c.moving[frame].all()]
-        if not usable:
-            continue
-        slopes = np.array([corner.derivative for corner in usable])
-        coefficients = np.einsum("un,cnk->cuk", solve, slopes[:, frame])
-        known = np.einsum("cuk,u->ck", coefficients[:, : len(rows)], rows[:, feature])
-        target = (slopes[:, feature] - known).ravel()
-        system = coefficients[:, len(rows) :].transpose(0, 2, 1).reshape(len(target), len(more))
-        entries, _, rank, _ = np.linalg.lstsq(system, target, rcond=1e-7)
-        miss = np.max(np.abs(system @ entries - target))
-        if rank == len(more) < len(target) and miss < 100 * SAME * np.max(np.abs(target)):
-            more[:, feature], seen[feature] = entries, True
+    for feature in np.flatnonzero(~seen[:-1]):
+        options = [*show_units(sides, rows, int(feature)), show_space(sides, rows, int(feature))]
+        for one in options:
+            if seen[feature] or one is None or one.basis.shape[1] != len(more):
+                continue
+            both = one.frame & seen[:-1]
+            theirs = np.zeros((len(one.frame), len(more)))
+            theirs[one.frame] = one.basis
+            mix, _, rank, _ = np.linalg.lstsq(theirs[both], more[:, :-1][:, both].T, rcond=1e-7)
+            miss = np.max(np.abs(theirs[both] @ mix - more[:, :-1][:, both].T))
+            if rank == len(more) < both.sum() and miss < 100 * SAME * np.max(np.abs(more[:, :-1])):
+                fresh = one.frame & ~seen[:-1]
+                more[:, :-1][:, fresh] = (theirs[fresh] @ mix).T
+                seen[:-1] |= fresh
     return more, seen
 
 
@@ -285,9 +299,9 @@ def always_on(view: LayerView, shown: Shown, num_points: int = 1500) -> np.ndarr
         b_ub=np.zeros(len(z)),
         bounds=[(-1, 1)] * p + [(None, None)],
     )
-    middle = best.x[:p] if best.success else np.mean(np.sign(np.median(z, axis=0)) * np.eye(p), axis=0)
-    room = max(float(best.x[p]) if best.success else 0.0, 1e-3)
-    weights = (middle + 0.5 * room * np.eye(p)) @ space if p > 1 else middle[:, None] * space
+    weights = np.sign(np.median(z, axis=0) + 1e-300)[:, None] * space
+    if p > 1 and best.success and best.x[p] > 0:
+        weights = (best.x[:p] + 0.5 * best.x[p] * np.eye(p)) @ space
     least = np.min(h @ weights.T, axis=0)
     rows = np.hstack([weights, (1.01 * np.maximum(-least, 0.0) + 1.0)[:, None]])
     return rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)

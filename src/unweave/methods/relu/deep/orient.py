@@ -32,7 +32,7 @@ from unweave.methods.relu.deep.units import agree, judge
 from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines, join_lines
 
-MOST_CORNERS = 60
+MOST_CORNERS = 90
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,17 @@ def orient(
                 return close_layer(pool, known, rows, seen, num_steady=len(steady))
             break
         found = _look_for_missing(view, corners, sides, rows, units) if known.depth else None
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(f"  from corners: {found if found is None else type(found).__name__}")
         if isinstance(found, Candidate):
-            row, seen = fill_entries(corners.asked, rows, found.row[None], found.seen)
+            row, seen = fill_entries(sides, rows, found.row[None], found.seen)
             found = replace(found, row=row[0] / np.linalg.norm(row[0]), seen=seen)
             units = [unit for unit in units if unit.whole or not agree(unit, found)] + [found]
             if not found.whole:
                 break
         elif found is not None and attempt:
             more = always_on(view, found)
-            steady.extend(fill_entries(corners.asked, rows, more, np.append(found.frame, True))[0])
+            steady.extend(fill_entries(sides, rows, more, np.append(found.frame, True))[0])
         else:
             break
     if attempt > 1 and len(units) >= 2 and not all(unit.whole for unit in units):
