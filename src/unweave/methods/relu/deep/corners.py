@@ -55,6 +55,8 @@ class Corners:
     pool: Pool
     known: Known
     asked: list[Corner] = field(default_factory=list)
+    failed: dict = field(default_factory=dict)
+    """How often entries of units of the next layer were asked for in vain."""
 
     def add(
         self,

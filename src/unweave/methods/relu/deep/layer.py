@@ -70,11 +70,11 @@ def find_layer(
         if known.depth and _too_many_misses(units):
             raise Missing(known.depth, view)
         if attempt or not known.depth:
-            units = _complete(view, units)
+            units = _complete(view, units, corners.failed)
             say(_progress(view, units))
         layer, guess = _try_last(view, units, say, patient=attempt > 1)
         if layer is not None and not attempt and not all(unit.whole for unit in units):
-            units = _complete(view, units)
+            units = _complete(view, units, corners.failed)
             layer, guess = _try_last(view, units, say, patient=False)
         if layer is not None:
             return layer
@@ -109,9 +109,8 @@ def _try_last(
     return None, guess
 
 
-def _complete(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+def _complete(view: LayerView, units: list[Candidate], failed: dict) -> list[Candidate]:
     """The units with entries that short lines show."""
-    failed: dict = {}
     for _ in range(3):
         if all(unit.whole for unit in units) or not aim_at_entries(view, units, failed):
             break
@@ -122,7 +121,7 @@ def _complete(view: LayerView, units: list[Candidate]) -> list[Candidate]:
 
 def _cores(units: list[Candidate]) -> list[list[Candidate]]:
     """All units, and those without open entries, if there are enough."""
-    whole = [unit for unit in units if unit.whole or unit.shown]
+    whole = [unit for unit in units if unit.whole]
     return [core for core in ([units, whole] if len(whole) < len(units) else [units]) if len(core) >= 2]
 
 

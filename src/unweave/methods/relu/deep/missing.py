@@ -19,8 +19,8 @@ from unweave.methods.relu.deep.view import LayerView
 
 SAME = 1e-6
 """Directions and shares within this of each other are the same."""
-FEWEST = 3
-"""Corners that have to show the same unit."""
+FEWEST, MANY = 3, 12
+"""Corners that have to show the same unit, and how many show that nothing above it ever switches."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def show_units(sides: Sides, rows: np.ndarray, need: int | None = None) -> list[
                     frame,
                     [failed[c] for c in mine],
                     float(np.median(error[mine] / s[mine, 0])),
-                    len(mine) > FEWEST and float(np.ptp(sizes)) < SAME * float(sizes.max()),
+                    len(mine) >= MANY and float(np.ptp(sizes)) < SAME * float(sizes.max()),
                     open_units,
                 )
             )

@@ -33,6 +33,8 @@ from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines, join_lines
 
 MOST_CORNERS = 90
+NUM_NORMALS = 4
+"""Kinks of a unit that corners have shown whose normals are measured."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def orient(
                 rows = np.vstack([others[0], rows * sides.signs()[:, None]])
                 return close_layer(pool, known, rows, seen, num_steady=len(steady))
             break
-        found = _look_for_missing(view, corners, sides, rows, units) if known.depth else None
+        found = _look_for_missing(view, corners, sides, rows, units)
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(f"  from corners: {found if found is None else type(found).__name__}")
         if isinstance(found, Candidate):
@@ -151,7 +153,14 @@ def _checked(view: LayerView, found: Candidate | None, units: list[Candidate]) -
     """The unit if it is new and shows where it should."""
     if found is None:
         return None
-    judged = judge(view, found, np.ones(len(view.kinks), dtype=bool))
+    line, t, hit = predict(view, found.row, found.seen)
+    places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+    view.pool.measure(
+        np.setdiff1d(places, view.kinks)[:NUM_NORMALS], view.known
+    )  # places alone are not sharp
+    view.load()
+    view.free = np.ones(len(view.kinks), dtype=bool)
+    judged = judge(view, found, view.free)
     if judged is None:
         line, _, hit = predict(view, found.row, found.seen)
         if len(np.unique(line[hit])) < 2 or hit.mean() < 0.9:
