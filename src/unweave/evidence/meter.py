@@ -99,6 +99,16 @@ class Meter:
             self._stage = outer
             self._since = self._since if inside else None
 
+    @contextmanager
+    def allow(self, who: str, num_queries: int) -> Iterator[None]:
+        """Let ``who`` ask so many questions inside; one more raises ``AllowanceSpent``."""
+        outer = self.ledger.allowance
+        self.ledger.allowance = who, self.ledger.total - self.ledger.overhead + num_queries
+        try:
+            yield
+        finally:
+            self.ledger.allowance = outer
+
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,7 +20,15 @@ from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
 from unweave.core.deadline import Deadline
-from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
+from unweave.core.errors import (
+    AllowanceSpent,
+    BudgetSpent,
+    InputError,
+    JournalError,
+    MissingExtra,
+    OracleError,
+    Outcome,
+)
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
@@ -76,6 +85,10 @@ class Side(Protocol):
 
     def warnings(self, method: Method) -> tuple[str, ...]: ...
 
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """Inside, the method may cost what it states, and no more."""
+        ...
+
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
         ...
@@ -101,7 +114,9 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         for choice, ranking in _choices(side, wishes):
             tight = too_large(choice.method.name, side.kind, side.input_size)
             if tight:
-                best = best or replace(_nothing(tight, side), method=choice.method.name)
+                refused = replace(_nothing(tight, side), method=choice.method.name)
+                first = best is None or "takes at least" not in best.reason
+                best = refused if best is None else _better(best, refused) if first else best
                 troubles += [] if any("takes at least" in told for told in troubles) else [tight]
                 continue
             attempt = _attempt(side, choice, wishes, ranking)
@@ -179,7 +194,8 @@ def _attempt(
         precision=precision,
     )
     try:
-        finding = choice.method.recover(side.evidence, problem)
+        with side.allow(choice.method):
+            finding = choice.method.recover(side.evidence, problem)
         if finding.noise is not None:
             precision = replace(precision, noise=finding.noise, kind="noisy")
         base = replace(
@@ -194,6 +210,8 @@ def _attempt(
         if finding.network is None:
             return _Attempt(base, finding.conclusive)
         network, certificate, details = side.certify(finding, precision)
+    except AllowanceSpent as error:
+        return _Attempt(replace(base, reason=str(error)), trouble=str(error))
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:

@@ -6,6 +6,7 @@ one or two refits where the network lies close but not close enough.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -103,6 +104,11 @@ class Asking:
     def warnings(self, method: Method) -> tuple[str, ...]:
         """What a method assumes and this evidence does not give."""
         return ()
+
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """A bound on the questions of one attempt, from the sizes of the model."""
+        sizes = self.meter.input_size + self.meter.output_size
+        return self.meter.allow(method.name, method.serves.most_queries(sizes))
 
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points a relative 1e-4 beside ``x``, inside the domain."""

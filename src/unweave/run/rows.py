@@ -7,6 +7,7 @@ found, the whitening is taken back and the held-out rows are compared.
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -91,6 +92,10 @@ class Recorded:
         if num_rows < size + 3:
             return f"{num_rows} rows for {size} inputs are too few for a single unit; give more rows"
         return ""
+
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """Rows cost nothing more."""
+        return nullcontext()
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """What the choice of a method depends on; small students rank the activations where none was named."""
