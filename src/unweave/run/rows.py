@@ -18,6 +18,7 @@ from unweave.certificates.base import FreshRows
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.certificates.rows import certify_on_rows
+from unweave.certificates.structure import check_structure
 from unweave.core.deadline import Deadline
 from unweave.core.errors import InputError
 from unweave.core.network import UNKNOWN, Network
@@ -146,6 +147,10 @@ class Recorded:
         noise = precision.noise if precision.kind != "float64" else None
         rows = split.rows.fitting_chunks() if not samples.in_memory else [(split.x, split.y)]
         wanted = tuple(check.make(found, fresh) for check in finding.checks)
+        if precision.kind == "noisy" and not network.is_open and "step" not in network.activations:
+            every = np.concatenate([split.held_x, split.x]), np.concatenate([split.held_y, split.y])
+            structure = check_structure(network, *every, precision.noise)
+            wanted = wanted if structure is None else (*wanted, structure)
         certificate, errors = certify_on_rows(
             network, split.held_x, split.held_y, rows, noise=noise, further=wanted
         )
