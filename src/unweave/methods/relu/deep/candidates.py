@@ -100,6 +100,15 @@ def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int 
     return attach(view, Candidate(row, seen, np.array(sorted({seed} | taken))), free)
 
 
+def settle(view: LayerView, basis: np.ndarray, free: np.ndarray) -> Candidate | None:
+    """The row among combinations of the columns of ``basis`` that the kink which fits best leaves."""
+    fit = _best_fit(view, basis, np.ones(len(basis), dtype=bool), free, set())
+    if fit is None:
+        return None
+    row, seen, taken = fit
+    return Candidate(row, seen, np.array(sorted(taken)))
+
+
 def _best_fit(view: LayerView, basis: np.ndarray, seen: np.ndarray, free: np.ndarray, taken: set[int]):
     """The kink that extends rows ``basis @ a`` best: the row, what is seen of it now, and who agrees."""
     directions = basis.shape[1]
@@ -173,6 +182,7 @@ def refit(
     system = np.vstack([positions, normals])
     if places is not None and len(places):
         system = np.vstack([system, _place_rows(view, row, places)])
+    system = system[np.all(np.isfinite(system), axis=1)]
     used = seen & (np.linalg.norm(system, axis=0) > 0)
     scale = np.linalg.norm(system[:, used], axis=0)
     _, _, vt = np.linalg.svd(system[:, used] / scale, full_matrices=False)
