@@ -125,6 +125,14 @@ class Recorded:
             f"{check.describe()}: {method.name} assumes it, so its starts may be off; the fit does not need it",
         )
 
+    def change_view(self) -> bool:
+        """Rows are read as they are."""
+        return False
+
+    def outward(self, network: Network) -> Network:
+        """The network as it was found."""
+        return network
+
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Nothing can be asked."""
         return x[:0]
