@@ -42,10 +42,13 @@ class Missing(Stuck):
         self.view = view
 
 
-def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_rounds: int = 4) -> Layer:
+def find_layer(
+    corners: Corners, say: Callable[[str], None] = lambda text: None, *, max_rounds: int = 4
+) -> Layer:
+    """The next layer on top of those that the corners are of."""
+    pool, known = corners.pool, corners.known
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    corners = Corners(pool, known)
     more = None
     for attempt in range(max_rounds):
         if more is not None:
@@ -67,21 +70,14 @@ def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_roun
         if attempt or not known.depth:
             units = _complete(view, units)
             say(_progress(view, units))
-        guess = None
-        for core in _cores(units):
-            last = orient_last(pool, known, *rows_of(core), view if len(core) == len(units) else None)
-            if last is not None and last.is_guess and attempt < 2:
-                guess = last  # a unit never seen to switch: look for its border first
-            elif last is not None:
-                say(
-                    f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices"
-                )
-                rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
-                layer = close_layer(pool, known, rows, seen, num_carried=last.num_found)
-                if fit_top(pool, known.extended(layer.rows)).is_output:
-                    return layer
+        layer, guess = _try_last(view, units, say, patient=attempt > 1)
+        if layer is not None and not attempt and not all(unit.whole for unit in units):
+            units = _complete(view, units)
+            layer, guess = _try_last(view, units, say, patient=False)
+        if layer is not None:
+            return layer
         if guess is not None:
-            more = join_lines(more, where_it_may_switch(pool, known, guess.steady))
+            more = join_lines(more, where_it_may_switch(pool, known, guess))
         found = orient(view, corners, units, say, attempt=attempt)
         if isinstance(found, Layer):
             return found
@@ -89,6 +85,26 @@ def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_roun
         if sides is not None:
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
+
+
+def _try_last(
+    view: LayerView, units: list[Candidate], say: Callable[[str], None], *, patient: bool
+) -> tuple[Layer | None, np.ndarray | None]:
+    """The layer as the last one, if the answers are affine in it; else rows a unit that never switched may have."""
+    pool, known, guess = view.pool, view.known, None
+    for core in _cores(units):
+        last = orient_last(pool, known, *rows_of(core), view if len(core) == len(units) else None)
+        if last is None:
+            continue
+        if last.is_guess and not patient:  # look for its border first
+            guess = last.steady
+            continue
+        say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
+        rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
+        layer = close_layer(pool, known, rows, seen, num_carried=last.num_found)
+        if fit_top(pool, known.extended(layer.rows)).is_output:
+            return layer, None
+    return None, guess
 
 
 def _complete(view: LayerView, units: list[Candidate]) -> list[Candidate]:
