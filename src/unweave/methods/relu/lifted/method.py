@@ -55,7 +55,7 @@ def describe(search: Search) -> Finding:
             else "no network fits"
         )
         reason = (
-            f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {len(search.units)} units above): "
+            f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {search.num_units} units above): "
             f"{share}; the network may be deeper, or a larger budget or time limit may help"
         )
         return Finding(None, reason=reason)
@@ -86,6 +86,6 @@ def describe(search: Search) -> Finding:
         search.network,
         warnings=tuple(warnings),
         undetermined=tuple(undetermined),
-        details={"num_planes": len(search.planes), "num_units": len(search.units)},
-        error_bars=search.inquiry.bars,
+        details={"num_planes": len(search.planes), "num_units": search.num_units},
+        error_bars=search.error_bars,
     )

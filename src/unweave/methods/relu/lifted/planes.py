@@ -14,6 +14,8 @@ import numpy as np
 from unweave.core.domains import Box
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
+SEPARATED = 6
+"""Known planes between the kinks of a plane that show it does not bend at them."""
 SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
 """A plane must explain this share of the lines that cross it, exact answers or rough, and so many of them."""
 
@@ -43,6 +45,14 @@ class Planes:
 
     def take(self, rows) -> Planes:
         return Planes(self.normals[rows], self.offsets[rows], self.covariances[rows], self.shares[rows])
+
+    def join(self, other: Planes) -> Planes:
+        return Planes(
+            np.vstack([self.normals, other.normals]),
+            np.append(self.offsets, other.offsets),
+            np.concatenate([self.covariances, other.covariances]),
+            np.append(self.shares, other.shares),
+        )
 
     @staticmethod
     def none(d: int) -> Planes:
@@ -87,7 +97,7 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
     for m in kinks[order]:
         if done[m]:
             continue
-        one, told = _confirm(sightings, int(m))
+        one, told = _confirm(sightings, int(m), planes)
         if one is None and not told and bounded:
             one = _probe(sightings, int(m))
         if one is None or np.mean(done[one.kinks]) > 0.4:
@@ -113,7 +123,7 @@ def explained(sightings: Sightings, planes: Planes) -> np.ndarray:
     return np.any(heights <= allowed + 1e-12 * (1 + np.abs(planes.offsets)), axis=1)
 
 
-def _confirm(sightings: Sightings, m: int) -> tuple[_Candidate | None, bool]:
+def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate | None, bool]:
     """The plane behind kink ``m``, fitted to all kinks it explains on random lines, if it explains enough of them.
 
     And whether enough lines cross it to tell.
@@ -126,6 +136,11 @@ def _confirm(sightings: Sightings, m: int) -> tuple[_Candidate | None, bool]:
             break
         normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
     share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
+    # a facet of a deeper unit does not go on beyond the next plane that it meets
+    sides = planes.heights(sightings.x[kinks]) > 0
+    between = int(np.sum(np.any(sides, axis=0) & ~np.all(sides, axis=0))) if len(kinks) else 0
+    if hits >= 2 + sightings.inquiry.coarse and between >= SEPARATED:
+        return _Candidate(normal, offset, covariance, kinks, seen, hits), True
     if seen < 5 and hits >= share * seen - 1:
         return None, False
     if seen < 5 or hits < max(share * seen, LEAST):
@@ -154,7 +169,6 @@ def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | No
         return None
     bars = inquiry.bars(places, np.zeros((len(places), 1)))
     step = np.maximum(2 * DEVIATIONS * _spread(places, covariance), 60 * bars / sightings.size[m])
-    step = np.maximum(step, 1e-4 * np.std(places - sightings.x[m]))
     if np.any(step > 0.01 * np.linalg.norm(places - sightings.x[m], axis=1)):
         return None
     points = np.concatenate([places, places + step[:, None] * normal, places - step[:, None] * normal])
