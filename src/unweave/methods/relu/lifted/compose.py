@@ -16,6 +16,7 @@ from unweave.methods.relu.lifted.assemble import Assembly, largest_value, low_ra
 from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.traces import Traces
+
 EPS = float(np.finfo(float).eps)
 
 
@@ -45,7 +46,9 @@ def compose(
     rest = gamma[:, :d] - (beta * sides) @ planes.normals
     offsets = gamma[:, d] - (beta * sides) @ planes.offsets
     reach = np.std(x, axis=0) + 1e-300
-    scale = np.concatenate([1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)])
+    scale = np.concatenate(
+        [1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)]
+    )
     linear = np.concatenate([rest, tilt.T]) * reach * scale[:, None]
     rows, shares = low_rank(linear, 1e-9)
     rows, shares = rows / reach, shares / scale[:, None]

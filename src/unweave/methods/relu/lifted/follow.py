@@ -27,6 +27,8 @@ PARTICLES = 16
 """Particles a unit."""
 MOST_SEEDS = 64
 """Traces begun in one round."""
+STRAIGHT, CLEAR = 3, 0.01
+"""Planes that a facet crosses without a bend, larger than this share of it, to be surely a plane itself."""
 QUIET = 3
 """Rounds in a row without a crossing after which nothing more is to be had."""
 CHANCE = 1e-6
@@ -71,17 +73,22 @@ class Follower:
             meetings = wander(self.traces, particles, self.low, self.high, self.rng)
             meetings = meetings.join(self.faces.meetings(self.traces, self.low, self.high, self.rng))
             meetings = pick_best(meetings, self.traces) if len(meetings) else meetings
-            tries = [self.failures.get((int(self.traces.seed[u]), int(p)), 0) for u, p in zip(meetings.unit, meetings.plane, strict=True)]
+            tries = [
+                self.failures.get((int(self.traces.seed[u]), int(p)), 0)
+                for u, p in zip(meetings.unit, meetings.plane, strict=True)
+            ]
             meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < MOST_FAILURES))
-            before = self.sightings.inquiry.meter.ledger.total
-            crossed = measure_crossings(self.sightings.inquiry, self.traces, meetings) if len(meetings) else np.zeros(0, dtype=bool)
+            crossed = (
+                measure_crossings(self.sightings.inquiry, self.traces, meetings)
+                if len(meetings)
+                else np.zeros(0, dtype=bool)
+            )
             for row in np.flatnonzero(~crossed):
                 key = int(self.traces.seed[meetings.unit[row]]), int(meetings.plane[row])
                 self.failures[key] = self.failures.get(key, 0) + 1
             self.say(
-                f"  follow {turn}: {len(self.traces)} traces (+{added}), {len(meetings)} meetings, {crossed.sum()} crossed, "
-                f"known {self.traces.known.mean() if len(self.traces) else 0:.3f}, kinks owned {self.owned.any(axis=1).sum()} of {len(kinks)}, "
-                f"queries {self.sightings.inquiry.meter.ledger.total - before}"
+                f"  follow {turn}: {len(self.traces)} traces, {added} new, {crossed.sum()} of {len(meetings)} crossed, "
+                f"{self.owned.any(axis=1).sum()} of {len(kinks)} kinks"
             )
             self.drop_misread()
             idle = 0 if crossed.any() or added else idle + 1
@@ -97,20 +104,39 @@ class Follower:
         self.planes, self.failures = planes, {}
         self.faces = Faces.draw(planes, self.low, self.high, self.rng)
 
-    def sort_out(self) -> Planes:
-        """Drop what are no units; those of them that are planes of the first layer, which nothing bends."""
+    def straight(self) -> tuple[np.ndarray, Planes]:
+        """Traces that nothing bends, and the planes of the first layer they may be.
+
+        ``shares`` is 1 for those that cross enough planes to be sure, 0 for those that may be facets short of a bend.
+        """
         t = self.traces
-        crossed = t.known.sum(axis=1)
         size = t.gamma.shape[1]
         errors = np.sqrt(np.maximum(np.einsum("mpp->mp", t.covariance)[:, size:], 0.0))
-        straight = np.all(np.abs(t.beta) <= DEVIATIONS * errors + 1e-9 * np.linalg.norm(t.gamma, axis=1)[:, None], axis=1)
-        planes = straight & (crossed >= 3)
-        single = planes & ~self._repeated(np.flatnonzero(planes))
-        self.traces = t.take(~planes)
-        t = t.take(single)
-        length = np.linalg.norm(t.gamma[:, :-1], axis=1)
-        covariances = t.covariance[:, :size, :size] / length[:, None, None] ** 2
-        return Planes(t.gamma[:, :-1] / length[:, None], t.gamma[:, -1] / length, covariances, np.ones(len(t)))
+        steep = np.linalg.norm(t.gamma[:, :-1], axis=1)
+        bent = t.known & (np.abs(t.beta) > DEVIATIONS * errors + 1e-9 * steep[:, None])
+        clear = t.known & (DEVIATIONS * errors < CLEAR * steep[:, None])
+        failed = {seed for (seed, _), count in self.failures.items() if count}
+        whole = np.array([int(seed) not in failed for seed in t.seed], dtype=bool)
+        # in a network of one layer nothing bends at all
+        sure = (clear.sum(axis=1) >= STRAIGHT) | ~bent.any()
+        numbers = np.flatnonzero(~bent.any(axis=1) & (sure | whole))
+        numbers = numbers[~self._repeated(numbers)[numbers]]
+        length = steep[numbers]
+        planes = Planes(
+            t.gamma[numbers, :-1] / length[:, None],
+            t.gamma[numbers, -1] / length,
+            t.covariance[numbers][:, :size, :size] / length[:, None, None] ** 2,
+            sure[numbers].astype(float),
+        )
+        return numbers, planes
+
+    def drop(self, numbers: np.ndarray) -> None:
+        """Without the numbered traces and those on the same facets, which are no units."""
+        kept = np.ones(len(self.traces), dtype=bool)
+        kept[numbers] = False
+        for j in np.flatnonzero(kept):
+            kept[j] = not any(self._repeated(np.array([i, j]))[j] for i in numbers)
+        self.traces = self.traces.take(kept)
 
     def drop_misread(self) -> None:
         """Drop traces that could cross nothing: two bends closer than the scan could tell show a facet that is none."""
@@ -165,7 +191,12 @@ class Follower:
         self.started.update(int(m) for m in chosen)
         rate = np.abs(np.einsum("nd,nd->n", s.facet[chosen][:, :-1], s.across[chosen]))
         self.traces = self.traces.begin(
-            s.x[chosen], s.facet[chosen], s.output[chosen], s.facet_error[chosen], rate * s.error[chosen], chosen
+            s.x[chosen],
+            s.facet[chosen],
+            s.output[chosen],
+            s.facet_error[chosen],
+            rate * s.error[chosen],
+            chosen,
         )
         return len(chosen)
 
@@ -186,7 +217,10 @@ class Follower:
             size = np.linalg.norm(facet[:, :-1], axis=1)
             numbers = kinks[rows]
             blur = traces.spread(np.full(len(rows), j), x[rows], heights[rows])
-            near = np.abs(values[rows, j]) <= DEVIATIONS * (s.error[numbers] * rate + blur) + 1e-14 * size * reach[rows]
+            near = (
+                np.abs(values[rows, j])
+                <= DEVIATIONS * (s.error[numbers] * rate + blur) + 1e-14 * size * reach[rows]
+            )
             slack = DEVIATIONS * (s.jump_error[numbers] + traces.turn[j] * rate) + 1e-6 * size
             near &= np.max(np.abs(s.jump[numbers] - rate[:, None] * traces.output[j]), axis=1) <= slack
             self.owned[rows[near], j] = True
@@ -230,8 +264,12 @@ class Follower:
             grid = np.hstack([where, np.ones((len(where), 1)), np.abs(high[:, known])])
             add(grid, np.zeros(len(where)), errors + 1e-16 * np.linalg.norm(facets, axis=1))
             normals = facets[:, :-1] / np.linalg.norm(facets[:, :-1], axis=1, keepdims=True)
-            steep = np.hstack([normals, np.zeros((len(where), 1)), (normals @ self.planes.normals[known].T) * own[:, known]])
-            turn = np.where(np.einsum("np,p->n", steep, np.append(traces.gamma[j], traces.beta[j, known])) < 0, -1.0, 1.0)
+            steep = np.hstack(
+                [normals, np.zeros((len(where), 1)), (normals @ self.planes.normals[known].T) * own[:, known]]
+            )
+            turn = np.where(
+                np.einsum("np,p->n", steep, np.append(traces.gamma[j], traces.beta[j, known])) < 0, -1.0, 1.0
+            )
             add(steep, turn * jumps, jump_errors)
         # the jump along the line
         across = np.hstack([s.across[numbers], np.zeros((len(x), 1))])
@@ -244,7 +282,11 @@ class Follower:
                 continue
             turn = 1.0 if s.facet[number, :-1] @ own[:-1] > 0 else -1.0
             block = np.hstack([np.eye(d), np.zeros((d, 1)), (sign[known, None] * ridges[:, :d]).T])
-            add(block, turn * s.facet[number, :-1], np.full(d, s.facet_error[number] + 1e-14 * np.linalg.norm(own[:-1])))
+            add(
+                block,
+                turn * s.facet[number, :-1],
+                np.full(d, s.facet_error[number] + 1e-14 * np.linalg.norm(own[:-1])),
+            )
         # crossings
         eye = np.hstack([np.zeros((len(known), d + 1)), np.eye(len(known))])
         add(eye, traces.beta[j, known], traces.beta_error[j, known] + 1e-14)

@@ -28,7 +28,7 @@ class ReluLifted:
 
     name: str = "relu-lifted"
     serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
-    max_rounds: int = 8
+    max_rounds: int = 12
     max_seconds: float = 150.0
 
     def suits(self, traits: Traits) -> str | None:
@@ -87,5 +87,6 @@ def describe(search: Search) -> Finding:
         warnings=tuple(warnings),
         undetermined=tuple(undetermined),
         details={"num_planes": len(search.planes), "num_units": search.num_units},
+        in_domain=search.is_bounded,
         error_bars=search.error_bars,
     )

@@ -99,7 +99,7 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
             continue
         one, told = _confirm(sightings, int(m), planes)
         if one is None and not told and bounded:
-            one = _probe(sightings, int(m))
+            one = _probe(sightings, int(m), planes)
         if one is None or np.mean(done[one.kinks]) > 0.4:
             continue
         share = one.hits / max(one.seen, 1)
@@ -136,16 +136,19 @@ def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate |
             break
         normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
     share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
-    # a facet of a deeper unit does not go on beyond the next plane that it meets
-    sides = planes.heights(sightings.x[kinks]) > 0
-    between = int(np.sum(np.any(sides, axis=0) & ~np.all(sides, axis=0))) if len(kinks) else 0
-    if hits >= 2 + sightings.inquiry.coarse and between >= SEPARATED:
+    if hits >= 2 + sightings.inquiry.coarse and _between(planes, sightings.x[kinks]) >= SEPARATED:
         return _Candidate(normal, offset, covariance, kinks, seen, hits), True
     if seen < 5 and hits >= share * seen - 1:
         return None, False
     if seen < 5 or hits < max(share * seen, LEAST):
         return None, True
     return _Candidate(normal, offset, covariance, kinks, seen, hits), True
+
+
+def _between(planes: Planes, x: np.ndarray) -> int:
+    """How many planes lie between some of the points: a facet of a deeper unit does not go on beyond the next one."""
+    sides = planes.heights(x) > 0
+    return int(np.sum(np.any(sides, axis=0) & ~np.all(sides, axis=0)))
 
 
 def _facet_plane(sightings: Sightings, m: int):
@@ -160,7 +163,7 @@ def _facet_plane(sightings: Sightings, m: int):
     return normal, float(offset), prior
 
 
-def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | None:
+def _probe(sightings: Sightings, m: int, planes: Planes, num_probes: int = 6) -> _Candidate | None:
     """The plane behind kink ``m`` if the answers bend at most of a few random places on it."""
     inquiry, rng = sightings.inquiry, sightings.rng
     normal, offset, covariance = _facet_plane(sightings, m)
@@ -180,8 +183,9 @@ def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | No
     up, down = (np.linalg.norm(p - along[0], axis=1) for p in along[1:])
     share = (down / np.maximum(up + down, 1e-300))[:, None]
     bend = np.max(np.abs(below + share * (above - below) - middle), axis=1)
-    hits = int(np.sum(bend > 1.5 * DEVIATIONS * np.max(np.split(bars, 3), axis=0)))
-    if hits < num_probes - 1:
+    hit = bend > 1.5 * DEVIATIONS * np.max(np.split(bars, 3), axis=0)
+    hits = int(np.sum(hit))
+    if hits < num_probes - 1 or _between(planes, places[hit]) < SEPARATED:
         return None
     return _Candidate(normal, offset, covariance, np.array([m]), num_probes, hits)
 

@@ -27,8 +27,8 @@ from unweave.methods.relu.lifted.information import (
 )
 from unweave.methods.relu.lifted.planes import Planes, add_planes, explained, find_planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
-from unweave.methods.relu.lifted.sharpen import sharpen_planes
 from unweave.methods.relu.lifted.shallow import assemble_one
+from unweave.methods.relu.lifted.sharpen import sharpen_planes
 from unweave.methods.relu.lifted.sightings import Sightings
 from unweave.probes.inquiry import Inquiry
 
@@ -93,27 +93,36 @@ class Search:
         with self.inquiry.meter.stage("first layer"):
             self._grow(find_planes(self.sightings, self.planes))
 
-    def _grow(self, planes: Planes, *, sure: bool = False) -> bool:
-        """More planes than before, brought to the accuracy of the answers; whether there are any."""
+    def _grow(self, planes: Planes) -> np.ndarray:
+        """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""
         before = len(self.planes)
-        if len(planes) == before:
-            return False
-        low, high = self.box
         fresh = np.arange(before, len(planes))
+        if not len(fresh):
+            return fresh
+        low, high = self.box
         planes, holds = sharpen_planes(self.inquiry, planes, fresh, low, high, self.rng)
-        self.planes = planes if sure else planes.take(holds)
-        if len(self.planes) == before:
-            return False
-        if self.follower is not None:
+        holds[:before] = True
+        self.planes = planes.take(holds)
+        if self.follower is not None and len(self.planes) > before:
             self.follower.extend(self.planes)
-        return True
+        return np.flatnonzero(holds[before:])
+
+    def _promote(self) -> bool:
+        """Whether traces that nothing bends are planes of the first layer; these are added."""
+        assert self.follower is not None
+        numbers, planes = self.follower.straight()
+        holding = self._grow(self.planes.join(planes))
+        self.follower.drop(numbers[holding])
+        return len(holding) > 0
 
     @property
     def box(self) -> tuple[np.ndarray, np.ndarray]:
         """A box in which zero sets are followed: the domain's own, or around most of the kinks."""
         d = self.inquiry.input_size
         if self.is_bounded:
-            points = np.concatenate([self.domain.sample(200, d, self.rng), self.domain.edge(400, d, self.rng)])
+            points = np.concatenate(
+                [self.domain.sample(200, d, self.rng), self.domain.edge(400, d, self.rng)]
+            )
             return points.min(axis=0), points.max(axis=0)
         reach = float(np.quantile(np.abs(self.sightings.x), 0.9)) if len(self.sightings) else 1.0
         return np.full(d, -reach), np.full(d, reach)
@@ -147,7 +156,7 @@ class Search:
                 if self.follower is None:
                     self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
                 self.follower.follow(self.open_kinks())
-                if not self._grow(self.planes.join(self.follower.sort_out()), sure=True):
+                if not self._promote():
                     break
 
     def fit(self) -> None:

@@ -1,8 +1,8 @@
 """Planes of the first layer to the accuracy of the answers, from places of each that lie far apart.
 
-Across a plane, where nothing else bends near by, two questions on either side give two straight lines and their
-meeting point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the domain, fix it better than the facets of
-the small cells in which it was first seen.
+Across a plane, where nothing else bends near by, two questions on either side give two straight lines and their meeting
+point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the domain, fix
+it better than the facets of the small cells in which it was first seen.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from unweave.probes.inquiry import Inquiry
 
 HOLDING = 0.6
 """Share of the places with a bend at which a plane must bend itself."""
-LEAST = 2
-"""Such places that a new plane must have."""
+LEAST, STRICT = 2, 0.9
+"""Such places that a new plane must have; one without any votes (``shares`` 0) bends nearly everywhere."""
 PLACES = 60
 """Places on a plane among which the roomiest are asked at."""
 
@@ -62,10 +62,18 @@ def sharpen_planes(
         # another unit's bend may lie closer to the middle than the plane's own
         good &= np.abs(shift) <= DEVIATIONS * (blur + error)
         step[~good] *= 0.2
-    found = [_fit(planes, i, x[own], shift[own], error[own]) for i in range(n) for own in [(which == i) & good]]
+    found = [
+        _fit(planes, i, x[own], shift[own], error[own]) for i in range(n) for own in [(which == i) & good]
+    ]
     normals, offsets, covariances = (np.array(parts) for parts in zip(*found, strict=True))
     num_good, num_seen = (np.bincount(which[rows], minlength=n) for rows in (good, seen))
-    return Planes(normals, offsets, covariances, planes.shares), num_good >= np.maximum(HOLDING * num_seen, LEAST * np.isin(np.arange(n), numbers))
+    least = np.where(np.isin(np.arange(n), numbers), LEAST, 0)
+    holds = num_good >= np.maximum(HOLDING * num_seen, least)
+    unsure = planes.shares == 0
+    holds[unsure] &= (num_good >= STRICT * np.bincount(which, minlength=n))[unsure] & (num_good >= 2 * LEAST)[
+        unsure
+    ]
+    return Planes(normals, offsets, covariances, planes.shares), holds
 
 
 def spread_places(planes: Planes, plane: int, low, high, rng: np.random.Generator, count: int) -> np.ndarray:

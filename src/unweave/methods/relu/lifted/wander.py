@@ -1,8 +1,8 @@
 """Particles that wander on the zero sets of traced units and meet the planes not crossed yet.
 
-A particle moves straight in its facet, in a random direction, to the first plane of the first layer or to the end of the
-domain; through planes that are known it goes on along the bent facet, from others it turns back. No question is asked.
-Of all places where a unit meets a plane the one with most room around it is worth asking at.
+A particle moves straight in its facet, in a random direction, to the first plane of the first layer or to the end of
+the domain; through planes that are known it goes on along the bent facet, from others it turns back. No question is
+asked. Of all places where a unit meets a plane the one with most room around it is worth asking at.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def wander(
 
 
 def measure_room(traces: Traces, unit, plane, x, low, high) -> np.ndarray:
-    """Radius around places of units, and planes, that is free of other planes, other zero sets and the end of the box."""
+    """Radius around places that is free of planes, but their own, of other zero sets and of the end of the box."""
     heights = traces.planes.heights(x)
     rows = np.arange(len(x))
     apart = np.abs(heights)
