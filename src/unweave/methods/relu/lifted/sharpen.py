@@ -1,8 +1,8 @@
 """Planes of the first layer to the accuracy of the answers, from places of each that lie far apart.
 
-Across a plane, where nothing else bends near by, two questions on either side give two straight lines and their meeting
-point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the domain, fix
-it better than the facets of the small cells in which it was first seen.
+Across a plane, where nothing else bends near by, two questions on either side give two straight lines and their
+meeting point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the
+domain, fix it better than the facets of the small cells in which it was first seen.
 """
 
 from __future__ import annotations
