@@ -14,6 +14,8 @@ import numpy as np
 from unweave.core.domains import Box
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
+LUCK = 1e-6
+"""Chance of hits by accident below which they are none."""
 SEPARATED = 6
 """Known planes between the kinks of a plane that show it does not bend at them."""
 SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
@@ -73,7 +75,7 @@ class _Candidate:
 def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, quiet: int = 2) -> Planes:
     """Measure the unexplained kinks of line after line until ``quiet`` of them in a row show no new plane."""
     assert sightings.fair is not None
-    silent = 0
+    silent, num_old = 0, len(planes)
     for line in np.flatnonzero(sightings.fair)[:max_lines]:
         fresh = np.flatnonzero((sightings.line == line) & ~sightings.tried)
         fresh = fresh[~explained(sightings, planes)[fresh]]
@@ -85,6 +87,23 @@ def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, qu
         planes = grown
         if silent >= quiet:
             break
+    return drop_facets(sightings, planes, num_old)
+
+
+def drop_facets(sightings: Sightings, planes: Planes, num_old: int) -> Planes:
+    """Without those from ``num_old`` on whose kinks no other planes separate: they may be long facets of deeper units.
+
+    What is dropped is followed like such a unit, and comes back as a plane if nothing bends it.
+    """
+    while len(planes) > num_old:
+        between = np.full(len(planes), len(planes))
+        for i in range(num_old, len(planes)):
+            own = explained(sightings, planes.take([i]))
+            between[i] = _between(planes.take(np.arange(len(planes)) != i), sightings.x[own])
+        worst = int(np.argmin(between))
+        if between[worst] >= min(SEPARATED, max(1, len(planes) // 4)):
+            break
+        planes = planes.take(np.arange(len(planes)) != worst)
     return planes
 
 
@@ -129,14 +148,16 @@ def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate |
     And whether enough lines cross it to tell.
     """
     normal, offset, prior = _facet_plane(sightings, m)
-    covariance, kinks, seen, hits = prior, np.zeros(0, dtype=int), 0, 0
+    covariance, kinks, seen, hits, luck = prior, np.zeros(0, dtype=int), 0, 0, None
     for _ in range(5):
-        kinks, seen, hits = _vote(sightings, normal, offset, covariance)
+        kinks, seen, hits, chance = _vote(sightings, normal, offset, covariance)
+        luck = chance if luck is None else luck  # as the facet alone would have it
         if hits < 2:
             break
         normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
     share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
-    if hits >= 2 + sightings.inquiry.coarse and _between(planes, sightings.x[kinks]) >= SEPARATED:
+    assert luck is not None
+    if luck ** max(hits - 1, 0) < LUCK and _between(planes, sightings.x[kinks]) >= SEPARATED:
         return _Candidate(normal, offset, covariance, kinks, seen, hits), True
     if seen < 5 and hits >= share * seen - 1:
         return None, False
@@ -216,15 +237,15 @@ def _into(domain, points: np.ndarray) -> np.ndarray:
     return points * (1 - 1e-6)
 
 
-def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int]:
-    """Kinks that the plane explains on random lines; how many lines could tell, and how many do."""
+def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int, float]:
+    """Kinks that the plane explains on random lines; how many lines could tell, how many do, and by luck."""
     lines, fair = sightings.lines, sightings.fair
     assert lines is not None
     assert fair is not None
     rates = lines.directions @ normal
     t = -(lines.origins @ normal + offset) / np.where(rates == 0, 1e-300, rates)
     within = fair & (t > lines.low) & (t < lines.high)
-    kinks, seen = [], 0
+    kinks, seen, luck = [], 0, 0.0
     rows = np.flatnonzero(within)
     spread = _spread(lines.points(rows, t[rows]), covariance) / np.maximum(np.abs(rates[rows]), 1e-12)
     starts = np.searchsorted(sightings.line, np.arange(len(lines) + 1))
@@ -239,11 +260,16 @@ def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.n
             continue
         seen += 1
         if len(places):
+            luck += (
+                4
+                * (slack + DEVIATIONS * float(np.median(sightings.error[mine])))
+                / max(np.ptp(places) / len(places), 1e-300)
+            )
             nearest = int(np.argmin(np.abs(places - t[line])))
             number = starts[line] + nearest
             if abs(places[nearest] - t[line]) <= slack + DEVIATIONS * sightings.error[number]:
                 kinks.append(number)
-    return np.array(kinks, dtype=int), seen, len(kinks)
+    return np.array(kinks, dtype=int), seen, len(kinks), luck
 
 
 def _spread(x: np.ndarray, covariance: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from unweave.methods.relu.lifted.information import (
     measure_information,
     without_units,
 )
-from unweave.methods.relu.lifted.planes import Planes, add_planes, explained, find_planes
+from unweave.methods.relu.lifted.planes import Planes, add_planes, drop_facets, explained, find_planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.lifted.sharpen import sharpen_planes
@@ -152,7 +152,7 @@ class Search:
             fresh = unknown[~s.tried[unknown]][:MOST_FACETS]
             with self.inquiry.meter.stage("second layer"):
                 s.measure(fresh)
-                self._grow(add_planes(s, self.planes, fresh))
+                self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
                 if self.follower is None:
                     self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
                 self.follower.follow(self.open_kinks())
