@@ -27,7 +27,7 @@ class ReluLifted:
     """``method="relu-lifted"``."""
 
     name: str = "relu-lifted"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
     max_rounds: int = 12
     max_seconds: float = 150.0
 
@@ -41,7 +41,11 @@ class ReluLifted:
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
         search = search_two_layers(
-            inquiry, rng, max_rounds=self.max_rounds, max_seconds=problem.within(self.max_seconds)
+            inquiry,
+            rng,
+            max_rounds=self.max_rounds,
+            max_seconds=problem.within(self.max_seconds),
+            suspects=problem.suspects,
         )
         return describe(search)
 

@@ -19,10 +19,13 @@ def search_two_layers(
     *,
     max_rounds: int = 12,
     max_seconds: float = 150.0,
+    suspects: np.ndarray | None = None,
     say=lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
+    if suspects is not None:
+        search.suspects = suspects
     bounded = search.is_bounded
     search.draw(12 if bounded else 8)
     for turn in range(max_rounds):

@@ -59,12 +59,15 @@ class Search:
     wrong: float = 1.0
     """Share of all answers beyond their error bars."""
     information: Information | None = None
+    suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Points (n, d) at which an earlier network was wrong."""
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
     def __post_init__(self):
         self.sightings = Sightings(self.inquiry, self.rng)
         self.planes = Planes.none(self.inquiry.input_size)
+        self.suspects = self.suspects.reshape(-1, self.inquiry.input_size)
 
     @property
     def domain(self):
@@ -268,13 +271,19 @@ class Search:
         return float(np.mean(self._misses(self.network, x, y, self.inquiry.bars(x, y)) > BEYOND))
 
     def candidates(self, num_points: int) -> np.ndarray:
-        """Points from all over the domain, its edge, and at several scales where it has no end."""
+        """Points from all over the domain, its edge and corners, and at several scales where it has no end."""
         d, third = self.inquiry.input_size, num_points // 3
         x = [self.domain.sample(num_points - third, d, self.rng), self.domain.edge(third, d, self.rng)]
-        if np.isinf(self.domain.reach(d)):
+        if not self.is_bounded:
             spread = np.exp(self.rng.uniform(-1, 4, (third, 1)))
             x.append(spread * self.rng.standard_normal((third, d)))
-        return np.concatenate(x)
+        else:
+            low, high = self.box
+            x.append(self.domain.nearest(low + (high - low) * self.rng.beta(0.15, 0.15, size=(third, d))))
+            if d <= 8:
+                bits = np.array(np.meshgrid(*[[0.0, 1.0]] * d)).reshape(d, -1).T
+                x.append(self.domain.nearest(low + (high - low) * bits))
+        return np.concatenate([*x, self.suspects])
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
         """Ask where the parameters that are still open show most, and fit again."""
