@@ -104,6 +104,11 @@ class Follower:
         self.planes, self.failures = planes, {}
         self.faces = Faces.draw(planes, self.low, self.high, self.rng)
 
+    def restart(self, planes: Planes) -> None:
+        """Begin anew over these planes."""
+        self.planes, self.failures = planes, {}
+        self.__post_init__()
+
     def straight(self) -> tuple[np.ndarray, Planes]:
         """Traces that nothing bends, and the planes of the first layer they may be.
 

@@ -9,6 +9,8 @@ import numpy as np
 from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import Inquiry
 
+EDGES = 80
+"""Most edges of a box along which kinks are looked for."""
 GOAL = 40.0
 """Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 
@@ -26,8 +28,8 @@ def search_two_layers(
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
     if suspects is not None:
         search.suspects = suspects
-    bounded = search.is_bounded
-    search.draw(12 if bounded else 8)
+    search.draw((12 if search.is_bounded else 8) * (2 if inquiry.coarse else 1))
+    edges = False
     for turn in range(max_rounds):
         search.find_planes()
         seen = search.sightings
@@ -44,7 +46,10 @@ def search_two_layers(
         if time.monotonic() > search.deadline:
             break
         if few:
-            search.draw_towards(8)
+            search.draw_towards(8, 24)
+            if not edges:
+                search.draw_edges(EDGES)
+                edges = True
         if not few or search.wrong > 0.2:
             search.draw(8 if few else 16)
     return search

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.core.domains import Box
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.assemble import Assembly, assemble, orient_first
 from unweave.methods.relu.lifted.compose import compose, evaluation_error
-from unweave.methods.relu.lifted.draw import fair_lines, lines_through
+from unweave.methods.relu.lifted.draw import box_faces, edge_lines, fair_lines, lines_through, spread_out
 from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.information import (
     Information,
@@ -92,6 +93,12 @@ class Search:
         with self.inquiry.meter.stage("lines"):
             s.add_lines(fair_lines(self.domain, num_lines, self.inquiry.input_size, self.rng, gradients))
 
+    def draw_edges(self, num_lines: int) -> None:
+        """Lines along edges of a box, where units show that are active in its corners only."""
+        if isinstance(self.domain, Box):
+            with self.inquiry.meter.stage("lines"):
+                self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
+
     def find_planes(self) -> None:
         with self.inquiry.meter.stage("first layer"):
             self._grow(find_planes(self.sightings, self.planes))
@@ -107,15 +114,20 @@ class Search:
         holds[:before] = True
         self.planes = planes.take(holds)
         if self.follower is not None and len(self.planes) > before:
-            self.follower.extend(self.planes)
+            if self.inquiry.coarse:  # rough answers do not always show a bend that was not reckoned with
+                self.follower.restart(self.planes)
+            else:
+                self.follower.extend(self.planes)
         return np.flatnonzero(holds[before:])
 
     def _promote(self) -> bool:
         """Whether traces that nothing bends are planes of the first layer; these are added."""
         assert self.follower is not None
         numbers, planes = self.follower.straight()
+        traces = self.follower.traces
         holding = self._grow(self.planes.join(planes))
-        self.follower.drop(numbers[holding])
+        if not self.inquiry.coarse or self.follower.traces is traces:
+            self.follower.drop(numbers[holding])
         return len(holding) > 0
 
     @property
@@ -195,9 +207,10 @@ class Search:
         ratios, *_ = orient_first(self.planes, units)
         sides = np.where(ratios < 0, -1.0, 1.0)
         free = compose(self.planes, self.follower.traces, sides, x, y, bars, self.domain, self.follower.faces)
-        typical = [float(np.median(self._misses(a.network, x, y, bars))) for a in (plain, free)]
-        self.say(f"  plain and free form: {typical[0]:.1e} {typical[1]:.1e}")
-        return plain if typical[0] < 10 * typical[1] else free
+        misses = [self._misses(a.network, x, y, bars) for a in (plain, free)]
+        wrong = [float(np.mean(m > BEYOND)) for m in misses]
+        self.say(f"  plain and free form: wrong {wrong[0]:.4f} {wrong[1]:.4f}")
+        return plain if wrong[0] <= wrong[1] else free
 
     def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
@@ -279,7 +292,7 @@ class Search:
             x.append(spread * self.rng.standard_normal((third, d)))
         else:
             low, high = self.box
-            x.append(self.domain.nearest(low + (high - low) * self.rng.beta(0.15, 0.15, size=(third, d))))
+            x.append(self.domain.nearest(box_faces(low, high, 2 * third, self.rng)))
             if d <= 8:
                 bits = np.array(np.meshgrid(*[[0.0, 1.0]] * d)).reshape(d, -1).T
                 x.append(self.domain.nearest(low + (high - low) * bits))
@@ -338,7 +351,7 @@ class Search:
             self.say(f"  of {len(flagged)} flagged units: {self.network.hidden} are left")
         return dropped
 
-    def draw_towards(self, num_lines: int) -> None:
+    def draw_towards(self, least: int, most: int) -> None:
         """Lines through answers and kinks that the network does not explain, half of them to right answers near by."""
         s, d = self.sightings, self.inquiry.input_size
         points, right = [s.x[self.unknown_kinks()]], np.zeros((0, d))
@@ -351,9 +364,11 @@ class Search:
         if len(where):
             typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
             where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
+        num_lines = int(np.clip(len(where) // 2, least, most))
         if not len(where):
             return self.draw(num_lines)
-        starts = where[self.rng.integers(len(where), size=num_lines)]
+        starts = where[spread_out(where / (np.std(where, axis=0) + 1e-300), num_lines, self.rng)]
+        num_lines = len(starts)
         goals = self.domain.sample(num_lines, d, self.rng)
         for row in range(0, num_lines, 2):
             if len(right) > 40:
