@@ -164,6 +164,8 @@ class Finding:
     """Standard deviation of the error of one answer, where the method estimated it; None: answers are exact."""
     checks: tuple[Wanted, ...] = ()
     """Checks that the method wants made beside those the run makes of every network."""
+    in_domain: bool = False
+    """Whether parameters are meant up to changes that leave the function on the whole (bounded) domain as it is."""
     error_bars: ErrorBars | None = None
     """Error bars of answers, where the method knows them: no answer ever asked may then lie far beyond its own."""
 

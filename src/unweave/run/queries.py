@@ -223,7 +223,9 @@ class Asking:
         assert self.precision is not None
         self._num_certificates += 1
         rng = stream(self.entropy, "certificate", self._num_certificates)
-        return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
+        return certify(
+            network, self.meter, self.precision, rng, wanted=finding.checks, in_domain=finding.in_domain
+        )
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.

@@ -1,8 +1,8 @@
 """Where a traced unit's zero set meets planes it has not crossed, by looking at many points of every plane.
 
-On the border of what a trace knows its value is known as well. The part of a plane on that border is convex: between two
-points of it at which the unit has different signs there is a meeting. Where all points have one sign, that is the sign
-the unit keeps beyond the plane.
+On the border of what a trace knows its value is known as well. The part of a plane on that border is convex: between
+two points of it at which the unit has different signs there is a meeting. Where all points have one sign, that is the
+sign the unit keeps beyond the plane.
 """
 
 from __future__ import annotations
