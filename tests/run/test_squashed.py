@@ -48,7 +48,7 @@ def test_two_classes_are_one_difference():
     assert "common shift of the logits" in found.verdict()
 
 
-@pytest.mark.parametrize("name", ["softmax", "tanh"])
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
 def test_float32_probabilities(name):
     truth, answer = squashed((6, 5, 3), "tanh", name, 3, single=True)
     found = unweave.identify(answer, input_size=6)

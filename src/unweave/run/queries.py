@@ -32,7 +32,13 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
-from unweave.probes.squashed import choose_domain, precision_behind, recognise, shows_only_largest
+from unweave.probes.squashed import (
+    MARGINS,
+    choose_domain,
+    precision_behind,
+    recognise,
+    shows_only_largest,
+)
 from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
@@ -57,6 +63,8 @@ class Asking:
     _num_certificates: int = field(default=0)
     _views: list[Squashing | None] = field(default_factory=lambda: [None])
     """What may stand behind the last layer, likeliest first; the first is what the meter looks through."""
+    _margin: float = MARGINS[0]
+    """How far from saturation the questions stay."""
     _whole: Domain | None = None
     """The domain as it was given, where the questions keep to a part of it."""
     _raw: Precision | None = None
@@ -100,9 +108,13 @@ class Asking:
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
-        if len(self._views) < 2:
+        narrowed = self._whole is not None and self.meter.domain is not self._whole
+        if narrowed and self._margin == MARGINS[0] and np.isinf(self._whole.reach(self.input_size)):
+            self._margin = MARGINS[1]  # units may lie beyond the first ball
+        elif len(self._views) < 2:
             return False
-        self._views = self._views[1:]
+        else:
+            self._views, self._margin = self._views[1:], MARGINS[0]
         self._look()
         return True
 
@@ -115,7 +127,7 @@ class Asking:
         meter.domain, self.precision = self._whole, self._raw
         if view is not None:
             with meter.stage("outputs"):
-                meter.domain = choose_domain(meter, view, self._raw) or self._whole
+                meter.domain = choose_domain(meter, view, self._raw, self._margin) or self._whole
                 self.precision = precision_behind(meter, view, self._raw, self._rng("precision"))
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
 
