@@ -61,6 +61,8 @@ def assemble(
         if found.activation is None:
             return Assembled(None, _unknown(layer, found.misfits), misfits, bool(found.misfits))
         limit = -act.get(found.activation).limits[0]
+        below = skeleton.weights[layer] / (scales[-1] if scales else 1.0)
+        _fill_in(found.steepness, found.poor, np.linalg.norm(below, axis=1))
         biases[layer] = biases[layer] - found.shift + limit / found.steepness
         names.append(found.activation)
         scales.append(found.steepness)
@@ -77,6 +79,13 @@ def assemble(
             names[layer], weights[layer + 1] = "selu", weights[layer + 1] / SELU_SCALE
     network = Network(weights, offsets, [*names, "identity"])
     return Assembled(network, "", misfits, poor=tuple(poor), rivals=tuple(rivals))
+
+
+def _fill_in(steepness: np.ndarray, poor: np.ndarray, lengths: np.ndarray) -> None:
+    """Units without a window get a row as long as those of the others are; the fit to all answers has the last word."""
+    if poor.any() and not poor.all():
+        usual = float(np.median((steepness * lengths)[~poor]))
+        steepness[poor] = usual / np.maximum(lengths[poor], 1e-300)
 
 
 def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:

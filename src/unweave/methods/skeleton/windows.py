@@ -26,6 +26,8 @@ NUM_DECIDING = 3
 """Units of a layer whose windows decide its activation."""
 EXPLAINED = 100.0
 """A profile explains a window when its misfit is below so many times the accuracy of the answers."""
+RIVAL = 0.7
+"""Orders of magnitude by which the misfit of a rival may be larger than the best."""
 WIDEST = 5e3
 """Ladders begin no farther from the middle than this, as long as the window does."""
 WIDEN, WIDEN_SINGLE = 10.0, 3.0
@@ -63,8 +65,9 @@ class LayerWindows:
 
     @property
     def rivals(self) -> tuple[str, ...]:
-        """The candidates that explain the windows, best first."""
-        good = [name for name, misfit in self.misfits.items() if misfit <= np.log10(EXPLAINED)]
+        """The candidates that explain the windows about as well as the best, best first."""
+        most = min(np.log10(EXPLAINED), min(self.misfits.values(), default=0.0) + RIVAL)
+        good = [name for name, misfit in self.misfits.items() if misfit <= most]
         return tuple(sorted(good, key=lambda name: self.misfits[name]))
 
 
