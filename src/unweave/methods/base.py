@@ -81,6 +81,8 @@ class Traits:
     """Only two different answers were seen."""
     ranking: Mapping[str, float] = field(default_factory=dict)
     """How well a small student of each activation predicts rows it has not seen, best first; rows only."""
+    single: bool = False
+    """The answers carry float32 rounding only."""
 
     def candidates(self, serves: Serves) -> tuple[str, ...]:
         """The activations that the method serves and that what was said and measured leaves; none: not for it."""

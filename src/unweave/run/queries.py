@@ -160,6 +160,7 @@ class Asking:
             exact,
             kinked,
             two_valued,
+            single=self.precision.kind == "float32",
         )
 
     def warnings(self, method: Method) -> tuple[str, ...]:
