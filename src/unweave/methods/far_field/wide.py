@@ -24,7 +24,7 @@ from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import Pool
-from unweave.students.redundant import Cut, plan_cuts
+from unweave.students.redundant import plan_cuts
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
@@ -36,10 +36,10 @@ KNOWN = 1.5
 """Units of a student relative to a width that is given."""
 WIDEST = 2.4
 """Units of the widest student, relative to the first layer."""
-PROMISING, STALLED = 1e-4, 2e-3
+CLOSE, STALLED = (3e-4, 1e-5), 2e-3
 """Residuals relative to that of the best affine function: surplus units show; a start is given up only above."""
-AFFORDABLE = 2e-2
-"""Removals are tried that are predicted to leave no more than this, relative likewise."""
+AFFORDABLE, BOLD = 2e-2, 1e3
+"""Removals are tried that are predicted to leave no more than this, relative likewise, and than so many residuals."""
 ROUNDS = 4
 """Of removals."""
 
@@ -63,10 +63,7 @@ def fit_wide(
         if wanted > max_vertices:
             break
         task = _Task(*pool.take(wanted), noise, deadline)
-        fit = task.fit(layout, rng)
-        if fit.rms <= task.promising:
-            layout, fit = task.narrow(layout, fit)
-            fit = task.finish(layout, fit, accept)
+        layout, fit = task.solve(layout, rng, accept)
         best = min(best, fit.rms)
         attempts.append((activation.name, layout.hidden, len(task.u), float(fit.rms), str(fit.end)))
         if fit.rms <= accept:
@@ -98,33 +95,43 @@ class _Task:
         self.u, self.v = self.standard.inputs(patterns), self.standard.outputs(values)
         self.floor = noise / float(np.min(self.standard.spread))
         self.bend = bend_of(self.u, self.v)
-        self.promising = max(PROMISING * self.bend, 3 * self.floor)
         self.deadline = deadline
 
-    def fit(self, layout: Layout, rng: np.random.Generator) -> Minimum:
-        """A random student, until surplus units show or it stalls."""
-        settings = Settings(
-            target=max(self.promising / 3, 1.5 * self.floor), max_steps=150, stall_above=STALLED * self.bend
-        )
-        start = draw_start(layout, self.u, self.v, rng)
-        return self._descend(layout, start, settings)
+    def solve(self, layout: Layout, rng: np.random.Generator, accept: float) -> tuple[Layout, Minimum]:
+        """A random student, until surplus units show or it stalls; narrowed then, and brought to the last digits.
 
-    def narrow(self, layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
+        Units of little effect may go with the surplus ones: then it first converges further.
+        """
+        start, fit = draw_start(layout, self.u, self.v, rng), None
+        for share in CLOSE:
+            goal = max(share * self.bend, 1.5 * self.floor)
+            settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)
+            fit = self._descend(layout, start, settings)
+            if fit.rms > max(3 * goal, 3 * self.floor):
+                break
+            narrow, found = self.narrow(layout, fit, goal)
+            found = self.finish(narrow, found, accept)
+            if found.rms <= accept:
+                return narrow, found
+            start = fit.parameters
+        assert fit is not None
+        return layout, fit
+
+    def narrow(self, layout: Layout, fit: Minimum, goal: float) -> tuple[Layout, Minimum]:
         """Without the units that the others can stand in for, refitted; fewer are taken where the refit fails."""
-        settings = Settings(target=max(self.promising / 30, 1.2 * self.floor), max_steps=80, damping=1e-3)
+        settings = Settings(target=goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
         for _ in range(ROUNDS):
             cuts = plan_cuts(layout, fit.parameters, self.u, fit.rms)
-            count = _up_to_the_gap(cuts, AFFORDABLE * self.bend)
-            while count:
+            stop = min(AFFORDABLE * self.bend, BOLD * fit.rms)
+            for count in _counts([cut.predicted for cut in cuts], stop):
                 cut = cuts[count - 1]
                 narrow = replace(layout, sizes=(layout.sizes[0], int(cut.kept.sum()), layout.sizes[-1]))
                 trial = self._descend(narrow, cut.parameters, settings)
-                if trial.rms <= max(self.promising, fit.rms):
+                if trial.rms <= max(3 * goal, fit.rms):
+                    layout, fit = narrow, trial
                     break
-                count //= 2
-            if not count or time.monotonic() > self.deadline:
+            else:
                 break
-            layout, fit = narrow, trial
         return layout, fit
 
     def finish(self, layout: Layout, fit: Minimum, accept: float) -> Minimum:
@@ -147,11 +154,11 @@ class _Task:
         return descend(InexactProblem(layout, self.u, self.v), start, spread_of(self.v), careful)
 
 
-def _up_to_the_gap(cuts: list[Cut], stop: float) -> int:
-    """How many units to remove: up to the largest jump of the predicted residual."""
-    predicted = np.array([c.predicted for c in cuts])
-    within = int(np.sum(predicted <= stop))
+def _counts(predicted: list[float], stop: float) -> list[int]:
+    """How many units to remove: all that may go, else up to the largest jump of the predicted residual, else fewer."""
+    within = int(np.sum(np.array(predicted) <= stop))
     if not within:
-        return 0
-    ratios = predicted[1 : within + 1] / np.maximum(predicted[:within], 1e-300)
-    return int(np.argmax(ratios)) + 1 if len(ratios) else within
+        return []
+    last = np.append(predicted, np.inf)[1 : within + 1]
+    gap = int(np.argmax(np.minimum(last, stop) / np.maximum(predicted[:within], 1e-300))) + 1
+    return list(dict.fromkeys([within, gap, (gap + 1) // 2, 1]))
