@@ -26,7 +26,7 @@ from unweave.core.errors import (
     TimeSpent,
     UnweaveError,
 )
-from unweave.core.oracle import AnswersInPieces, Oracle, as_real
+from unweave.core.oracle import AnswersInPieces, Oracle, SnapsInputs, as_real
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
@@ -118,6 +118,8 @@ class Meter:
         return seen
 
     def _round(self, x: np.ndarray) -> np.ndarray:
+        if isinstance(self.oracle, SnapsInputs):
+            return self.oracle.snap(x) if x.ndim == 2 and x.shape[1] == self.input_size else x
         return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:
