@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
+from unweave.core.memory import spell_bytes
 from unweave.core.network import Network, unseen_symmetries
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.precision import Precision
@@ -53,6 +54,8 @@ class Identification:
     """Relative residual of each activation (or architecture) that was tried."""
     precision: Precision | None = None
     seconds: float = 0.0
+    peak_memory: float = field(default=0.0, compare=False)
+    """Bytes the process had held at most when the run ended; 0: not known."""
     seed: int = 0
     model_name: str = ""
     details: dict[str, Any] = field(default_factory=dict)
@@ -204,6 +207,7 @@ class Identification:
             "surrogate": None if self.surrogate is None else self.surrogate.describe(),
             "surrogate_error": self.surrogate_error,
             "seconds": self.seconds,
+            "peak_memory": self.peak_memory,
             "seed": self.seed,
             "certificate_seed": self.certificate_seed,
         }
@@ -257,7 +261,8 @@ class Identification:
         stages = ", ".join(f"{stage} {count:,}" for stage, count in self.ledger.by_stage.items() if count)
         old = self.ledger.replayed
         paid = f"; {old:,} replayed from the journal, {total - old:,} new" if old else ""
-        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}{paid}; {self.seconds:.1f} s"
+        memory = f", {spell_bytes(self.peak_memory)} at most" if self.peak_memory else ""
+        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}{paid}; {self.seconds:.1f} s{memory}"
 
     def _how(self) -> str:
         chosen = (
@@ -313,6 +318,7 @@ def load(path: str | os.PathLike[str]) -> Identification:
             alternatives=dict(record["alternatives"]),
             precision=None if record["precision"] is None else Precision(**record["precision"]),
             seconds=record["seconds"],
+            peak_memory=record.get("peak_memory", 0.0),
             seed=record["seed"],
             model_name=record["model"],
             details=record["details"],

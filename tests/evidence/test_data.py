@@ -110,10 +110,11 @@ def test_where_the_claim_holds_only_between_the_rows():
 def test_units_that_no_row_switches_are_told():
     rng = np.random.default_rng(2)
     t = rng.uniform(-1, 1, 300)
-    rows = np.column_stack([t, t + rng.uniform(-0.01, 0.01, 300)])
-    truth = Network([[[1.0, 0.5], [1.0, -1.0]], [[1.0, 2.0]]], [[0.1, -0.9], [0.0]], ["relu", "identity"])
+    rows = np.column_stack([t, t + rng.uniform(-0.01, 0.01, 300), rng.uniform(-1, 1, 300)])
+    first = [[1.0, 0.5, 0.3], [1.0, -1.0, 0.1], [0.2, 0.3, 1.0]]
+    truth = Network([first, [[1.0, 2.0, -1.5]]], [[0.1, -0.9, 0.2], [0.0]], ["relu", "identity"])
     found = unweave.identify(truth, domain=Data(rows))
-    assert "1 of 2 units of the first layer switch nowhere among your rows" in found.verdict()
+    assert "1 of 3 units of the first layer switch nowhere among your rows" in found.verdict()
 
 
 def test_flat_rows_have_no_hull():

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from unweave.certificates.answers import MOST_BARS
 from unweave.certificates.base import Check, FreshQueries, Wanted
 from unweave.certificates.certificate import EXACT, NUM_POINTS, Certificate, name_units
 from unweave.certificates.disagreement import check_disagreement
@@ -55,12 +56,13 @@ def certify(
     with meter.stage(CERTIFICATE):
         y = meter.ask(x)
     x = meter.snap(x)
-    errors = relative_errors(network, x, y)
     steps = "step" in network.hidden_activations
-    system = None if steps else weighted_system(network, *used, precision.noise, unit=precision.unit)
-    deviations = None if system is None else system.unit_errors(network)
     # Decisions look like answers rounded to 0 and 1, but agree or do not.
     tolerance = EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST)
+    errors = relative_errors(network, x, y, MOST_BARS * meter.blur(y) / tolerance)
+    noise = np.hypot(precision.noise, meter.blur(used[1])) if meter.is_squashed else precision.noise
+    system = None if steps else weighted_system(network, *used, noise, unit=precision.unit)
+    deviations = None if system is None else system.unit_errors(network)
     fresh = FreshQueries(meter, precision, rng)
     checks: list[Check] = []
     if network.is_piecewise_linear:

@@ -57,7 +57,7 @@ def measure_precision(
     """
     with meter.stage("precision"):
         spread = _spread(meter.domain, meter.input_size, rng)
-        grid = "float32" if meter.oracle.dtype == "float32" else "float64"
+        grid = "float32" if meter.dtype == "float32" else "float64"
         points = _ordinary_points(meter, spread, grid, num_points, rng)
         answers = meter.ask(points)
         single = grid == "float32" or _are_single(answers)

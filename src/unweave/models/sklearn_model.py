@@ -64,7 +64,8 @@ def read_estimator(model: Any) -> Network:
     name = f"scikit-learn {_title(model)}"
     chain = LayerChain(_fitted(model, name), name)
     _append(chain, model)
-    return chain.network()
+    network = chain.network()
+    return log_odds.without_shift(network) if network.activations[-1] == "softmax" else network
 
 
 def _append(chain: LayerChain, model: Any) -> None:

@@ -16,6 +16,7 @@ from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
+from unweave.core.memory import peak_memory
 from unweave.core.oracle import Oracle
 from unweave.core.progress import Progress, Watcher
 from unweave.core.streams import fresh_entropy, stream
@@ -233,6 +234,7 @@ def _finish(
         found,
         details={**found.details, "asked": asked},
         seconds=time.monotonic() - began,
+        peak_memory=peak_memory(),
         seed=seed,
         model_name=name,
         warnings=warnings,

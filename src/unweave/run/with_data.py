@@ -64,27 +64,36 @@ class AskingAmongRows(Asking):
             shifts, open_parts = self._shifts(network, certificate.tolerance)
         lifted = self.frame.lift(network, shifts)
         x, y = self._rows()
-        check = check_own_rows(lifted, x, y, certificate.tolerance, self.data.encoded)
+        check = check_own_rows(self.outward(lifted), x, y, certificate.tolerance, self.data.encoded)
         told = (*certificate.undetermined, *open_parts)
         return lifted, replace(certificate, checks=(*certificate.checks, check), undetermined=told), details
+
+    def _look(self) -> None:
+        """The second meter looks through the same squashing as the first."""
+        super()._look()
+        assert self.whole is not None
+        self.whole.look_like(self.meter)
 
     def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
         """A student of answers among the rows, every combination of categories included."""
         assert self.whole is not None
         self.meter.deadline = self.whole.deadline = deadline
         try:
-            return distil(self.whole, self._rng("surrogate"), deadline)
+            copy = distil(self.whole, self._rng("surrogate"), deadline)
         except BudgetSpent:
             return None
+        return None if copy is None else (self.outward(copy[0]), copy[1])
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
-        """Some of the user's rows with the model's answers, asked for this certificate."""
+        """Some of the user's rows with the model's own answers, asked for this certificate."""
         assert self.whole is not None
         rng = stream(self.entropy, "own rows", self._num_certificates)
         count = int(min(NUM_POINTS, self.data.num_rows, self.meter.ledger.left))
         x = self.data.encoded[rng.permutation(self.data.num_rows)[:count]]
+        self.whole.look_through(None)
         with self.whole.stage(CERTIFICATE):
             y = self.whole.ask(x)
+        self.whole.look_like(self.meter)
         return self.whole.snap(x), y
 
     def _shifts(self, network: Network, tolerance: float) -> tuple[np.ndarray, tuple[str, ...]]:

@@ -54,6 +54,13 @@ def test_two_layers_alike_or_not(names):
     assert unweave.compare(truth, found.network).max_relative_error < 1e-9
 
 
+def test_three_layers():
+    truth = as_torch_initialises((10, 12, 12, 12, 1), ["gelu"] * 3, seed=3003)
+    found = unweave.identify(truth)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
 def test_an_activation_outside_the_table_is_the_reason():
     truth = as_torch_initialises((5, 6, 1), ["relu"], seed=3)
 

@@ -9,19 +9,17 @@ and a domain that reaches far.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, cast
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from unweave.core.network import Network
-from unweave.evidence.far_view import FarView
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
-from unweave.methods.relu.layers import ReluLayers
-from unweave.methods.relu.lines import ReluLines
 from unweave.methods.skeleton.assemble import assemble
+from unweave.methods.skeleton.far import find_skeleton
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
@@ -30,10 +28,6 @@ from unweave.probes.growth import Growth
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
 
-FAR = 1e8
-"""The scale from which the skeleton is seen where the domain allows it."""
-WINDOW = 2e-5
-"""Half width around a kink kept clear of, in units of that scale."""
 LEAST_REACH = 1e8
 """Radius of a domain from which on the skeleton is looked for."""
 RADIUS = 1e6
@@ -48,11 +42,8 @@ MOST_PARAMETERS = 6000
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
 OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
-NUM_ATTEMPTS, NUM_FRESH = 3, 2500
-"""Skeletons tried; from the second on against so many fresh points: a unit may be on, or off, in one direction of a
-thousand."""
-MOST_SECONDS = 180.0
-"""For one skeleton."""
+NUM_ATTEMPTS = 3
+"""Skeletons tried."""
 NUM_QUIET = 3
 """Units that hardly show far out, looked for one after the other."""
 
@@ -82,15 +73,12 @@ class Skeleton:
         return finding
 
     def _attempt(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
-        far = self._skeleton(FarView(meter, FAR), problem, attempt)
+        far = find_skeleton(meter, problem, attempt)
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
         if far.undetermined and attempt == 0:  # a unit that is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
-        skeleton = Network(
-            far.network.weights, [FAR * b for b in far.network.biases], far.network.activations
-        )
-        rng, rest = problem.rng("windows"), None
+        skeleton, rest, rng = far.network, None, problem.rng("windows")
         if far.details.get("always_on"):
             skeleton, rest = split_rest(skeleton, far.details["always_on"])
         with meter.stage("windows"):
@@ -107,18 +95,6 @@ class Skeleton:
         network, level = self._settle(meter, problem, network, attempt, rng)
         missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
-
-    def _skeleton(self, view: FarView, problem: Problem, attempt: int) -> Finding:
-        """The relu network that the model is far out; a later attempt tries it on more points and on other lines."""
-        meter = cast(Meter, view)
-        problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
-        finding = ReluLines(window=WINDOW).recover(meter, problem)
-        if finding.network is None:
-            num_fresh = NUM_FRESH if attempt else 0
-            limit = problem.within(MOST_SECONDS)
-            layers = ReluLayers(window=WINDOW, num_fresh=num_fresh, max_seconds=limit)
-            finding = layers.recover(meter, problem)
-        return finding
 
     def _settle(
         self, meter: Meter, problem: Problem, network: Network, attempt: int, rng: np.random.Generator
@@ -151,7 +127,7 @@ class Skeleton:
         """Every parameter, on answers already paid for; near the origin alone while a unit is known roughly."""
         near_x, near_y = meter.transcript("quiet units")
         x, y = np.concatenate([x, near_x]), np.concatenate([y, near_y])
-        far_x, far_y = meter.transcript("lines", "first layer", "second layer", "fresh points")
+        far_x, far_y = meter.transcript("lines", "first layer", "second layer", "fresh points", "layers")
         most = max(3 * network.num_parameters // meter.output_size, 500)
         chosen = np.sort(rng.permutation(len(far_x))[:most])
         noise, unit = problem.precision.noise, problem.precision.unit

@@ -30,11 +30,6 @@ from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
-MOST_WRONG = 0.15
-"""Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
-LAST = 1e-9
-"""Median miss of the output layer, relative to the answers, below which a layer is the last."""
-
 
 @dataclass(frozen=True)
 class Recovered:
@@ -64,7 +59,7 @@ def recover(
     ``keep`` receives the best so far whenever there is a better one.
     """
     d, domain = pool.input_size, pool.inquiry.meter.domain
-    pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
+    pool.add_lines(random_lines(domain, max(num_lines - len(pool.scans), 0), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
     failures, num_back, num_again = {}, {}, 0
     deadline = time.monotonic() + max_seconds
@@ -80,10 +75,7 @@ def recover(
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
-            if top.median_miss >= LAST or top.share_wrong > MOST_WRONG:
-                if found.is_last:
-                    known = known.first(depth)
-                    raise Stuck(f"layer {depth + 1} is the last, but not whole")
+            if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
@@ -92,14 +84,12 @@ def recover(
             if keep is not None:
                 keep.append(best)
             weak = weak_units(known, found)
-            if not top.wrong.any() and (not len(weak) or num_again >= 2):
-                return best
             known = known.first(known.depth - 1)
-            if (
-                not top.wrong.any()
-            ):  # units that no kink carries: lines across their borders, and the layer again
+            if not top.wrong.any():
+                # units that no kink carries: lines across their borders, and the layer again
+                if not len(weak) or num_again or not cross_weak_units(pool, best.known, weak):
+                    return best
                 num_again += 1
-                cross_weak_units(pool, best.known, weak)
                 continue
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:

@@ -22,9 +22,6 @@ from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
-from unweave.probes.kinks import find_kinks
-from unweave.probes.lines import draw_lines
-from unweave.probes.planes import measure_planes
 from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
@@ -36,7 +33,9 @@ class ReluDeep:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
+    serves: ClassVar[Serves] = Serves(
+        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=1_000_000, queries_a_size=20_000
+    )
     num_lines: int = 8
     max_layers: int = 8
     max_seconds: float = 120.0
@@ -52,12 +51,13 @@ class ReluDeep:
         two = ReluLayers().try_two(inquiry, problem, rng)
         if two.finding is not None:
             return two.finding
-        inquiry, rng = self._begin(meter, problem)
-        pool = Pool(inquiry, rng)
+        pool = Pool(inquiry, problem.rng("relu pool"))
         best: list[Recovered] = []
         try:
-            with meter.stage("lines"):
-                self._first_line(pool)
+            if two.first is not None:  # what the search for two layers has asked serves every depth
+                pool.take_scans(two.first.lines, two.first.kinks)
+                pool.take_pieces(two.first.pieces)
+                pool.surveyed = True
             # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
             with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 found = recover(
@@ -95,15 +95,6 @@ class ReluDeep:
         rng = problem.rng("relu lines")
         with meter.stage("lines"):
             return open_inquiry(meter, problem.precision, rng), rng
-
-    def _first_line(self, pool: Pool) -> None:
-        """The line that one hidden layer was looked for on, measured in the same way."""
-        inquiry = pool.inquiry
-        lines = draw_lines(inquiry.meter.domain, 1, inquiry.input_size, pool.rng)
-        scans = find_kinks(inquiry, lines)
-        numbers = pool.take_scans(lines, scans)
-        if inquiry.output_size == 1 and len(numbers):
-            pool.take_pieces(numbers, measure_planes(inquiry, lines, scans, pool.rng)[1])
 
 
 def describe(inquiry: Inquiry, found: Recovered) -> Finding:
