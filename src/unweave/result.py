@@ -89,6 +89,11 @@ class Identification:
         """The same, by the name that estimators use."""
         if self.surrogate is None:
             raise InputError(f"there is no network to evaluate: {self.reason or self.outcome}")
+        columns = self.details.get("inputs")
+        if columns is not None and not (np.ndim(x) == 2 and np.shape(x)[1] == self.surrogate.input_size):
+            from unweave.evidence.data import encode_rows
+
+            x = encode_rows(x, list(zip(columns["names"], columns["levels"], strict=True)))
         return self.surrogate(np.asarray(x, dtype=np.float64))
 
     def __repr__(self) -> str:
@@ -238,8 +243,13 @@ class Identification:
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
             f"rms {c.rms_relative_error:.1e}; larger on at most {100 * c.fraction_outside:.1f} % of the "
-            f"domain (95 % confidence){answers}"
+            f"domain (95 % confidence){answers}{self._on_own_rows()}"
         )
+
+    def _on_own_rows(self) -> str:
+        """How well the user's own rows are reproduced, where they were given."""
+        check = None if self.certificate is None else self.certificate.check("your rows")
+        return "" if check is None else f"; {check.words}"
 
     def _fresh(self) -> str:
         return "held-out rows" if self.ledger.unit == "rows" else "fresh queries"
