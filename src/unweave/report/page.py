@@ -16,6 +16,7 @@ import numpy as np
 
 from unweave.citations import bibtex
 from unweave.core.errors import InputError, MissingExtra, Outcome
+from unweave.core.memory import spell_bytes
 from unweave.report import account, agreement, drawing, heat, kinks, spectra, words
 from unweave.report.canvas import to_svg
 from unweave.report.repeat import command, python_call
@@ -177,6 +178,8 @@ def _facts(found: Identification) -> list[tuple[str, str]]:
     if found.method:
         facts.append(("method", found.method))
     facts.append(("time", f"{found.seconds:.1f} s"))
+    if found.peak_memory:
+        facts.append(("memory", f"{spell_bytes(found.peak_memory)} at most"))
     return facts
 
 

@@ -201,6 +201,7 @@ def _place_rows(view: LayerView, row: np.ndarray, places: np.ndarray) -> np.ndar
     x = pool.x[places]
     h, jac = view.known.jacobian(x)
     gradient = np.einsum("n,mnd->md", row[:-1], jac)
-    size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
+    size = np.linalg.norm(gradient, axis=1)
     error = pool.place_error[places] + 1e-13 * (1 + np.linalg.norm(x, axis=1))
-    return np.hstack([h, np.ones((len(x), 1))]) / (size * error)[:, None]
+    moves = size > 1e-12  # where the row does not move with x, the kink is another's
+    return (np.hstack([h, np.ones((len(x), 1))]) / np.maximum(size * error, 1e-300)[:, None])[moves]

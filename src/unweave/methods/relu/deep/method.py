@@ -34,7 +34,9 @@ class ReluDeep:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
+    serves: ClassVar[Serves] = Serves(
+        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=1_000_000, queries_a_size=20_000
+    )
     num_lines: int = 8
     max_layers: int = 8
     max_seconds: float = 120.0
