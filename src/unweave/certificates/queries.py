@@ -22,6 +22,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from unweave.certificates.answers import MOST_BARS
 from unweave.certificates.base import Check, FreshQueries, Wanted
 from unweave.certificates.certificate import EXACT, NUM_POINTS, Certificate, name_units
 from unweave.certificates.disagreement import check_disagreement
@@ -63,22 +64,25 @@ def certify(
     with meter.stage(CERTIFICATE):
         y = meter.ask(x)
     x = meter.snap(x)
-    errors = relative_errors(network, x, y)
     steps = "step" in network.hidden_activations
+    # Decisions look like answers rounded to 0 and 1, but agree or do not.
+    tolerance = EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST)
+    errors = relative_errors(network, x, y, MOST_BARS * meter.blur(y) / tolerance)
+    noise = np.hypot(precision.noise, meter.blur(used[1])) if meter.is_squashed else precision.noise
     deviations: np.ndarray | None = None
     condition: float | None = None
     checks: list[Check] = []
     if in_domain:
-        visible = measure_visible(network, used[0], meter.domain, precision.noise, precision.unit, rng)
+        visible = measure_visible(
+            network, used[0], meter.domain, float(np.median(noise)), precision.unit, rng
+        )
         if visible is not None:
             deviations, condition = visible.deviations, visible.condition
             checks.append(_hidden_directions(visible.num_hidden))
     elif not steps:
-        system = weighted_system(network, *used, precision.noise, unit=precision.unit)
+        system = weighted_system(network, *used, noise, unit=precision.unit)
         if system is not None:
             deviations, condition = system.unit_errors(network), system.information.condition
-    # Decisions look like answers rounded to 0 and 1, but agree or do not.
-    tolerance = EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST)
     fresh = FreshQueries(meter, precision, rng)
     if network.is_piecewise_linear:
         checks += check_kinks(network, fresh, tolerance)

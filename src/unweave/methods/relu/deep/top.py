@@ -13,6 +13,10 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_ROWS = 6000
+MOST_WRONG = 0.15
+"""Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
+LAST = 1e-9
+"""Median miss of the output layer, relative to the answers, below which a layer is the last."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,11 @@ class Top:
     @property
     def share_wrong(self) -> float:
         return float(np.mean(self.wrong))
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it explains most answers: the layer below it is the last hidden one."""
+        return self.median_miss < LAST and self.share_wrong <= MOST_WRONG
 
 
 def transcript(pool: Pool) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
