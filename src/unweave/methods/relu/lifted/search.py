@@ -217,9 +217,7 @@ class Search:
         wrong = [
             (float(np.mean(m > BEYOND)), float(np.median(m)) > BEYOND, float(np.median(m))) for m in misses
         ]
-        self.say(
-            f"  plain and free form: wrong {wrong[0][0]:.4f} {wrong[1][0]:.4f}, miss {wrong[0][2]:.1e} {wrong[1][2]:.1e}"
-        )
+        self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
         return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
 
     def sharpen(self, max_passes: int = 5) -> None:
