@@ -54,6 +54,7 @@ class Follower:
         self.traces = Traces.none(self.planes, self.sightings.inquiry.output_size)
         self.faces = Faces.draw(self.planes, self.low, self.high, self.rng)
         self.places: dict[int, tuple[np.ndarray, ...]] = {}
+        self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
         self.owned = np.zeros((0, 0), dtype=bool)
@@ -332,33 +333,78 @@ class Follower:
                 if row is not None and self.owned[row, j]:
                     gone[other] = True
                     continue
-                sign = self._alike(j, other)
-                if sign:
-                    self._share(j, other, sign)
-                    gone[other] = self._join(j, other, sign)
+                gone[other] = self._unite(int(j), int(other))
         if gone.any():
             self.traces = traces.take(~gone)
             self.own(self.kinks)
+
+    def _unite(self, one: int, two: int) -> bool:
+        """Whether two traces are parts of one unit whose zero set is not connected; ``one`` learns what ``two`` knows.
+
+        Their facets differ by the planes between them: with fewer of these than inputs that is a test. Parts that
+        more planes separate are told by weights that both have crossed; they share these, and stay two.
+        """
+        t = self.traces
+        key = int(t.seed[one]), int(t.seed[two])
+        news = int(t.known[one].sum()), int(t.known[two].sum())
+        if self.compared.get(key) == news:
+            return False
+        self.compared[key] = news
+        if np.linalg.norm(t.output[one] - t.output[two]) > DEVIATIONS * (t.turn[one] + t.turn[two]) + 1e-9:
+            return False
+        size = t.gamma.shape[1]
+        apart = np.flatnonzero(~t.known[one] & ~t.known[two] & (t.sides[one] != t.sides[two]))
+        blur = np.sqrt(sum(np.trace(t.covariance[j][:size, :size]) for j in (one, two)))
+        slack = DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one])
+        chance = min(1.0, slack / np.linalg.norm(t.gamma[two, :-1])) ** max(size - len(apart), 0) * len(t)
+        alike = self._alike(one, two)
+        if chance > CHANCE and not alike:
+            return False
+        matrix = (-2 * t.sides[one, apart, None] * t.ridges[apart]).T
+        for sign in (alike,) if alike else (1.0, -1.0):
+            left = sign * self._seen_from(two, one, sign) - self._seen_from(one, two, sign)
+            found = np.linalg.lstsq(matrix, left, rcond=None)[0] if len(apart) else np.zeros(0)
+            fits = len(apart) < size and np.linalg.norm(matrix @ found - left) <= slack
+            if not (fits and (alike or self._agree(one, two, sign))):
+                continue
+            self._share(one, two, sign)
+            error = blur * np.linalg.norm(np.linalg.pinv(matrix), 2) if len(apart) else 0.0
+            for plane, beta in zip(apart, found, strict=True):
+                t.cross(one, int(plane), float(beta), float(error))
+            return True
+        if alike:
+            self._share(one, two, alike)
+        return False
+
+    def _seen_from(self, one: int, two: int, sign: float) -> np.ndarray:
+        """The affine part of a trace once it knows the weights that another one has crossed."""
+        t = self.traces
+        more = t.known[two] & ~t.known[one]
+        return t.gamma[one] - sign * (t.beta[two, more] * t.sides[one, more]) @ t.ridges[more]
+
+    def _agree(self, one: int, two: int, sign: float) -> bool:
+        """Whether no weight that both have crossed contradicts that they are one unit."""
+        t = self.traces
+        shared = t.known[one] & t.known[two]
+        return bool(np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared)))
+
+    def _allowed(self, one: int, two: int, planes: np.ndarray) -> np.ndarray:
+        t = self.traces
+        places = t.gamma.shape[1] + np.flatnonzero(planes)
+        variances = [np.diagonal(t.covariance[j])[places] for j in (one, two)]
+        return DEVIATIONS * np.sqrt(variances[0] + variances[1]) + 1e-12 * np.abs(t.beta[one, planes])
 
     def _alike(self, one: int, two: int) -> float:
         """1 or -1 where weights of planes that both crossed agree, with that sign, and not by accident; else 0."""
         t = self.traces
         shared = t.known[one] & t.known[two]
-        apart = np.linalg.norm(t.output[one] - t.output[two])
-        if not shared.any() or apart > DEVIATIONS * (t.turn[one] + t.turn[two]) + 1e-9:
+        if not shared.any():
             return 0.0
-        places = t.gamma.shape[1] + np.flatnonzero(shared)
-        a, b = t.beta[one, shared], t.beta[two, shared]
-        variances = [np.diagonal(t.covariance[j])[places] for j in (one, two)]
-        allowed = DEVIATIONS * np.sqrt(variances[0] + variances[1]) + 1e-12 * np.abs(a)
-        typical = np.median(np.abs(a))
-        chance = float(np.prod(np.minimum(1.0, 4 * allowed / max(float(typical), 1e-300)))) * len(t)
-        if chance > CHANCE:
+        typical = max(float(np.median(np.abs(t.beta[one, shared]))), 1e-300)
+        luck = np.minimum(1.0, 4 * self._allowed(one, two, shared) / typical)
+        if float(np.prod(luck)) * len(t) > CHANCE:
             return 0.0
-        for sign in (1.0, -1.0):
-            if np.all(np.abs(a - sign * b) <= allowed):
-                return sign
-        return 0.0
+        return next((sign for sign in (1.0, -1.0) if self._agree(one, two, sign)), 0.0)
 
     def _share(self, one: int, two: int, sign: float) -> None:
         """Each of two parts of a unit learns the weights that the other has crossed."""
@@ -368,25 +414,6 @@ class Follower:
             for plane in np.flatnonzero(t.known[of] & ~t.known[to]):
                 error = np.sqrt(t.covariance[of][size + plane, size + plane])
                 t.cross(to, int(plane), sign * t.beta[of, plane], float(error))
-
-    def _join(self, one: int, two: int, sign: float) -> bool:
-        """Whether the planes between two parts of a unit have weights that make them one; ``one`` learns these."""
-        t = self.traces
-        apart = np.flatnonzero(~t.known[one] & (t.sides[one] != t.sides[two]))
-        if len(apart) >= t.gamma.shape[1]:
-            return False
-        left = sign * t.gamma[two] - t.gamma[one]
-        matrix = (-2 * t.sides[one, apart, None] * t.ridges[apart]).T
-        found = np.linalg.lstsq(matrix, left, rcond=None)[0]
-        size = t.gamma.shape[1]
-        blur = np.sqrt(sum(np.trace(t.covariance[j][:size, :size]) for j in (one, two)))
-        if np.linalg.norm(matrix @ found - left) > DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one]):
-            return False
-        if len(apart):
-            error = blur * np.linalg.norm(np.linalg.pinv(matrix), 2)
-            for plane, beta in zip(apart, found, strict=True):
-                t.cross(one, int(plane), float(beta), float(error))
-        return True
 
     def units(self) -> list[Unit]:
         """In the form that networks are put together from."""
