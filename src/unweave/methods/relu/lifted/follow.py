@@ -386,7 +386,9 @@ class Follower:
         """Whether no weight that both have crossed contradicts that they are one unit."""
         t = self.traces
         shared = t.known[one] & t.known[two]
-        return bool(np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared)))
+        return bool(
+            np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared))
+        )
 
     def _allowed(self, one: int, two: int, planes: np.ndarray) -> np.ndarray:
         t = self.traces
