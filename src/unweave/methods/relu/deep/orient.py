@@ -119,8 +119,11 @@ def _look_for_missing(
 ) -> Candidate | Shown | None:
     """A unit that corners show, with its border; what they show alone where it was never seen to switch."""
     pool, known = view.pool, view.known
-    last = show_last_units(corners.asked, rows)
-    shown = last or _until_shown(corners, sides, rows)
+    for one in show_last_units(corners.asked, rows) or []:
+        found = _checked(view, find_border(view, one), units)
+        if found is not None:
+            return found
+    shown = _until_shown(corners, sides, rows)
     for one in shown:
         found = find_border(view, one)
         if found is None:
@@ -139,8 +142,6 @@ def _look_for_missing(
         found = _checked(view, found, units)
         if found is not None:
             return found
-    if last:
-        return None
     space = next((one for one in shown if one.weights is not None), None)
     if space is None:
         space = show_space(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
