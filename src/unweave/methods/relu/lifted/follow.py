@@ -61,7 +61,7 @@ class Follower:
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
-        idle = 0
+        idle, deepened = 0, False
         for turn in range(max_rounds):
             self.own(kinks)
             self.refit()
@@ -94,7 +94,10 @@ class Follower:
             self.drop_misread()
             idle = 0 if crossed.any() or added else idle + 1
             if (not len(meetings) and not added) or idle >= QUIET:
-                break
+                if deepened:
+                    break
+                self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
+                idle, deepened = 0, True
         self.own(kinks)
         self.refit()
         self.own(kinks)
@@ -386,7 +389,9 @@ class Follower:
         """Whether no weight that both have crossed contradicts that they are one unit."""
         t = self.traces
         shared = t.known[one] & t.known[two]
-        return bool(np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared)))
+        return bool(
+            np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared))
+        )
 
     def _allowed(self, one: int, two: int, planes: np.ndarray) -> np.ndarray:
         t = self.traces
