@@ -28,6 +28,9 @@ from unweave.solve.gauss_newton import polish_weighted
 EFFECT = 1e-7
 """Units whose outgoing weights are below this share of the largest have no effect and are left out."""
 
+MOST_LIFTED = 5_000
+"""Questions for every input that two layers wider than the input may cost, before what is known is returned."""
+
 
 @dataclass(frozen=True)
 class ReluDeep:
@@ -35,7 +38,7 @@ class ReluDeep:
 
     name: str = "relu-layers"
     serves: ClassVar[Serves] = Serves(
-        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=1_000_000, queries_a_size=20_000
+        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=200_000, queries_a_size=20_000
     )
     num_lines: int = 8
     max_layers: int = 8
@@ -84,7 +87,13 @@ class ReluDeep:
         first = two.first
         wide = first is not None and len(first.planes) > meter.input_size
         if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
-            lifted = ReluLifted().recover(meter, problem)
+            try:
+                with meter.allow(self.name, MOST_LIFTED * meter.input_size):
+                    lifted = ReluLifted().recover(meter, problem)
+            except BudgetSpent as spent:
+                if first is None:
+                    raise
+                return describe_planes(inquiry, first, str(spent), problem.rng("open"))
             if lifted.network is not None:
                 return lifted
         if first is None:

@@ -62,6 +62,7 @@ class Follower:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
         idle, deepened = 0, False
         for turn in range(max_rounds):
+            self.sightings.inquiry.meter.check_time()
             self.own(kinks)
             self.refit()
             self.own(kinks)

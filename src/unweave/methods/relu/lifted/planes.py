@@ -114,6 +114,7 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
     done = explained(sightings, planes)
     bounded = not np.isinf(sightings.inquiry.meter.domain.reach(sightings.inquiry.input_size))
     for m in kinks[order]:
+        sightings.inquiry.meter.check_time()
         if done[m]:
             continue
         one, told = _confirm(sightings, int(m), planes)

@@ -170,6 +170,8 @@ class Search:
             with self.inquiry.meter.stage("second layer"):
                 s.measure(fresh)
                 self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
+                if not len(self.planes):
+                    return
                 if self.follower is None:
                     self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
                 self.follower.follow(self.open_kinks())
