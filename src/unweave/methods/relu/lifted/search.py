@@ -110,7 +110,9 @@ class Search:
         if not len(fresh):
             return fresh
         low, high = self.box
-        planes, holds = sharpen_planes(self.inquiry, planes, fresh, low, high, self.rng)
+        holds = np.ones(len(planes), dtype=bool)
+        for _ in range(2 if self.inquiry.coarse else 1):
+            planes, holds = sharpen_planes(self.inquiry, planes, fresh, low, high, self.rng)
         holds[:before] = True
         self.planes = planes.take(holds)
         if self.follower is not None and len(self.planes) > before:
@@ -171,6 +173,10 @@ class Search:
                 if self.follower is None:
                     self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
                 self.follower.follow(self.open_kinks())
+                if self.inquiry.coarse:  # what is known better goes farther
+                    self.follower.sharpen(self.open_kinks())
+                    self.follower.failures.clear()
+                    self.follower.follow(self.open_kinks())
                 if not self._promote():
                     break
 
@@ -208,9 +214,11 @@ class Search:
         sides = np.where(ratios < 0, -1.0, 1.0)
         free = compose(self.planes, self.follower.traces, sides, x, y, bars, self.domain, self.follower.faces)
         misses = [self._misses(a.network, x, y, bars) for a in (plain, free)]
-        wrong = [float(np.mean(m > BEYOND)) for m in misses]
-        self.say(f"  plain and free form: wrong {wrong[0]:.4f} {wrong[1]:.4f}")
-        return plain if wrong[0] <= wrong[1] else free
+        wrong = [
+            (float(np.mean(m > BEYOND)), float(np.median(m)) > BEYOND, float(np.median(m))) for m in misses
+        ]
+        self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
+        return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
 
     def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
