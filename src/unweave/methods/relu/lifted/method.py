@@ -32,8 +32,9 @@ class ReluLifted:
     max_seconds: float = 150.0
 
     def suits(self, traits: Traits) -> str | None:
-        rough = not traits.exact or np.isfinite(traits.reach)
-        return traits.why_kinked() if rough and traits.candidates(self.serves) else None
+        # leaks in two layers are found by this method alone
+        mine = not traits.exact or np.isfinite(traits.reach) or traits.activation.startswith("leaky")
+        return traits.why_kinked() if mine and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Both hidden layers, or the one there is, and the output layer."""

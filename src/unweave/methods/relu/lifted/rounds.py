@@ -28,10 +28,14 @@ def search_two_layers(
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
     if suspects is not None:
         search.suspects = suspects
-    search.draw((12 if search.is_bounded else 8) * (2 if inquiry.coarse else 1))
+    num_lines = 12 if search.is_bounded else 8
+    search.draw(num_lines)
     edges = False
     for turn in range(max_rounds):
         search.find_planes()
+        if inquiry.coarse and not turn and not search.is_shallow:  # a missing plane is dear where bends drown
+            search.draw(num_lines)
+            search.find_planes()
         seen = search.sightings
         say(f"round {turn}: {len(seen.scans)} lines, {len(seen)} kinks, {len(search.planes)} planes")
         if not search.is_shallow:
