@@ -88,11 +88,13 @@ def test_exported_models_end_with_the_squashing(tmp_path):
     assert again.network.activations[-1] == "softmax"
     found.report(tmp_path / "report.html")
     assert "softmax" in (tmp_path / "report.html").read_text()
-    assert unweave.load(found.save(tmp_path / "f.safetensors")).network.activations == found.network.activations
+    assert (
+        unweave.load(found.save(tmp_path / "f.safetensors")).network.activations == found.network.activations
+    )
 
 
 def test_the_largest_outputs_alone_are_refused_with_the_remedy():
-    truth, answer = squashed((6, 5, 4), "tanh", "softmax", 6)
+    _, answer = squashed((6, 5, 4), "tanh", "softmax", 6)
 
     def top(x):
         p = answer(x)

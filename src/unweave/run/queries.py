@@ -107,8 +107,9 @@ class Asking:
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
-        narrowed = self._whole is not None and self.meter.domain is not self._whole
-        if narrowed and self._margin == MARGINS[0] and np.isinf(self._whole.reach(self.input_size)):
+        whole = self._whole
+        endless = whole is not None and np.isinf(whole.reach(self.input_size))
+        if endless and self.meter.domain is not whole and self._margin == MARGINS[0]:
             self._margin = MARGINS[1]  # units may lie beyond the first ball
         elif len(self._views) < 2:
             return False
