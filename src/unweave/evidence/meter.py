@@ -27,7 +27,7 @@ from unweave.core.errors import (
     TimeSpent,
     UnweaveError,
 )
-from unweave.core.oracle import AnswersInPieces, Oracle, as_real
+from unweave.core.oracle import AnswersInPieces, Oracle, SnapsInputs, as_real
 from unweave.core.outputs import Squashing
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
@@ -103,6 +103,11 @@ class Meter:
         self.output_size = raw if squashing is None else squashing.num_inner(raw)
         self.dtype = "float32" if single else self.oracle.dtype
 
+    def look_like(self, other: Meter) -> None:
+        """See the answers as another meter of the same model does."""
+        noise, unit = other._raw_error
+        self.look_through(other._squashing, noise, unit, single=other.dtype == "float32")
+
     def blur(self, answers: np.ndarray) -> np.ndarray:
         """Errors (n,) that the inverse of a squashing makes of the errors of the model's answers.
 
@@ -139,6 +144,16 @@ class Meter:
             self._stage = outer
             self._since = self._since if inside else None
 
+    @contextmanager
+    def allow(self, who: str, num_queries: int) -> Iterator[None]:
+        """Let ``who`` ask so many questions inside; one more raises ``AllowanceSpent``."""
+        outer = self.ledger.allowance
+        self.ledger.allowance = who, self.ledger.total - self.ledger.overhead + num_queries
+        try:
+            yield
+        finally:
+            self.ledger.allowance = outer
+
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
 
@@ -158,6 +173,8 @@ class Meter:
         return seen
 
     def _round(self, x: np.ndarray) -> np.ndarray:
+        if isinstance(self.oracle, SnapsInputs):
+            return self.oracle.snap(x) if x.ndim == 2 and x.shape[1] == self.input_size else x
         return x.astype(np.float32).astype(np.float64) if self.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:

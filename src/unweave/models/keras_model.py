@@ -15,6 +15,7 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra, OracleError
 from unweave.core.network import Network
+from unweave.evidence.data import Data
 from unweave.models.layer_chain import LayerChain
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
@@ -46,7 +47,7 @@ def from_keras(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a Keras model with one input and one output."""
     import keras  # pyright: ignore[reportMissingImports]

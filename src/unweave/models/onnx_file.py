@@ -19,6 +19,7 @@ import scipy.special
 from unweave.core import activations
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
+from unweave.evidence.data import Data
 from unweave.formats.onnx_activations import ROUNDED_BY_RUNTIME, UNIT_BY_UNIT
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
@@ -69,7 +70,7 @@ def from_onnx(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from an ONNX file or model with one input and one output that matters."""
     name = f"ONNX model {source.name}" if isinstance(source, Path) else "ONNX model"

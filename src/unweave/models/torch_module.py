@@ -14,6 +14,7 @@ from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError
 from unweave.core.network import Network
 from unweave.core.outputs import clamp_name
+from unweave.evidence.data import Data
 from unweave.models.layer_chain import LayerChain
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
@@ -26,7 +27,7 @@ def from_module(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a module; sizes from its linear layers in a plain sequence, else by one question."""
     import torch

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -19,7 +20,15 @@ from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
 from unweave.core.deadline import Deadline
-from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
+from unweave.core.errors import (
+    AllowanceSpent,
+    BudgetSpent,
+    InputError,
+    JournalError,
+    MissingExtra,
+    OracleError,
+    Outcome,
+)
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
@@ -75,6 +84,10 @@ class Side(Protocol):
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits: ...
 
     def warnings(self, method: Method) -> tuple[str, ...]: ...
+
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """Inside, the method may cost what it states, and no more."""
+        ...
 
     def change_view(self) -> bool:
         """Read the answers in another way, if one is plausible: behind a squashing, or as they are."""
@@ -139,9 +152,10 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
         progress.choice = choice
         tight = too_large(choice.method.name, side.kind, side.input_size)
         if tight:
-            progress.best = progress.best or replace(_nothing(tight, side), method=choice.method.name)
-            known = any("takes at least" in told for told in progress.troubles)
-            progress.troubles += [] if known else [tight]
+            if not any("takes at least" in told for told in progress.troubles):
+                refused = replace(_nothing(tight, side), method=choice.method.name)
+                progress.best = refused if progress.best is None else _better(progress.best, refused)
+                progress.troubles.append(tight)
             continue
         attempt = _attempt(side, choice, wishes, ranking)
         best = attempt.found if progress.best is None else _better(progress.best, attempt.found)
@@ -213,7 +227,8 @@ def _attempt(
         precision=precision,
     )
     try:
-        finding = choice.method.recover(side.evidence, problem)
+        with side.allow(choice.method):
+            finding = choice.method.recover(side.evidence, problem)
         if finding.noise is not None:
             precision = replace(precision, noise=finding.noise, kind="noisy")
         base = replace(
@@ -228,6 +243,8 @@ def _attempt(
         if finding.network is None:
             return _Attempt(base, finding.conclusive)
         network, certificate, details = side.certify(finding, precision)
+    except AllowanceSpent as error:
+        return _Attempt(replace(base, reason=str(error)), trouble=str(error))
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:

@@ -7,6 +7,7 @@ the outputs is inverted in front of every method and put behind the network that
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -160,6 +161,7 @@ class Asking:
             exact,
             kinked,
             two_valued,
+            single=self.precision.kind == "float32",
         )
 
     def warnings(self, method: Method) -> tuple[str, ...]:
@@ -171,6 +173,11 @@ class Asking:
         if self.meter.domain is not self._whole:
             told += f"; questions keep to {self.meter.domain}, where the answers do not saturate"
         return (told,)
+
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """A bound on the questions of one attempt, from the sizes of the model."""
+        sizes = self.meter.input_size + self.meter.output_size
+        return self.meter.allow(method.name, method.serves.most_queries(sizes))
 
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points a relative 1e-4 beside ``x``, inside the domain."""
@@ -230,7 +237,9 @@ class Asking:
         assert self.precision is not None
         self._num_certificates += 1
         rng = stream(self.entropy, "certificate", self._num_certificates)
-        return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
+        return certify(
+            network, self.meter, self.precision, rng, wanted=finding.checks, in_domain=finding.in_domain
+        )
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.

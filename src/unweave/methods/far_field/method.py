@@ -32,13 +32,14 @@ from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer
+from unweave.methods.far_field.first_look import looks_affine, see_activation
 from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
-from unweave.methods.far_field.peel import peel
+from unweave.methods.far_field.peel import MOST_VERTICES, peel
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.methods.far_field.union import join_circles
-from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
+from unweave.methods.far_field.wide import fit_wide
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_vertices import choose_vertices
 from unweave.probes.growth import Growth
@@ -130,8 +131,11 @@ class _Run:
             return Finding(None, "the answers do not change along a far circle: a constant far field")
         if any(c.width == 0 for c in crossings):
             return self._jumps()
-        self._choose_activation(circle, crossings)
-        deep = not self._looks_affine(circle, crossings)
+        self.sight = replace(
+            self.sight, activation=see_activation(self.sight, circle, crossings, self.candidates)
+        )
+        hidden = self.problem.hidden
+        deep = not looks_affine(self.sight, circle, crossings) if hidden is None else len(hidden) > 1
         basis, _ = np.linalg.qr(self.sight.rng.standard_normal((circle.first.size, circle.first.size)))
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:
@@ -185,36 +189,6 @@ class _Run:
                 close=24.0 if self.sight.coarse else 256.0,
             )
 
-    def _choose_activation(self, circle: Circle, crossings: list[Crossing]) -> None:
-        """From the tail of the strongest crossing, or, where that drowns in the noise, from its whole profile."""
-        if len(self.candidates) == 1:
-            return
-        strongest = max(crossings, key=lambda c: float(np.linalg.norm(c.jump)))
-        with self.meter.stage("activation"):
-            if self.sight.coarse:
-                residuals = rank_activations(*ask_profile(self.meter.ask, circle, strongest), self.candidates)
-                chosen = min(residuals, key=lambda name: residuals[name])
-            else:
-                gaussian = has_gaussian_tail(self.meter.ask, circle, strongest, self.sight.noise)
-                chosen = "erf" if gaussian else "tanh"
-        if chosen in self.candidates:
-            self.sight = replace(self.sight, activation=act.get(chosen))
-
-    def _looks_affine(self, circle: Circle, crossings: list[Crossing]) -> bool:
-        """One hidden layer: values at a plateau and at its antipode have the same sum everywhere."""
-        if self.problem.hidden is not None:
-            return len(self.problem.hidden) == 1
-        num_units = len(crossings)
-        angles = np.array([c.angle for c in crossings])
-        plateaus = np.array([crossings[0].before, *(c.after for c in crossings)])
-        chosen = np.unique(np.linspace(0, num_units, 5).astype(int)[:4])
-        edges = np.concatenate([[angles[-1] - np.pi], angles, [angles[0] + np.pi]])
-        middles = (edges[chosen] + edges[chosen + 1]) / 2
-        with self.meter.stage("depth"):
-            antipodes = self.meter.ask(circle.point(middles + np.pi, self.sight.radius))
-        sums = plateaus[chosen] + antipodes
-        return bool(np.max(np.abs(sums - sums[0])) <= 10 * self.sight.tolerance)
-
     def _top(self, layer: FirstLayer, deep: bool) -> Top:
         """The network above the first layer, from the plateaus and further far vertices."""
         known: set[bytes] = set()
@@ -253,6 +227,18 @@ class _Run:
                 deadline=self.deadline,
                 deeper=not two,
             )
+        elif hidden is None or two:
+            top = fit_wide(
+                pool,
+                self.sight.activation,
+                width=None if hidden is None else hidden[1],
+                accept=self.sight.accept,
+                noise=self.sight.noise if self.sight.coarse else 0.0,
+                rng=self.sight.rng,
+                max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
+                deadline=self.deadline,
+            )
+            first = True
         if top.network is not None or (first and two):
             return top
         deeper = peel(

@@ -2,8 +2,8 @@
 
 ``f(x) = G x + g + sum_i c_i relu(n_i . x + b_i)``, with or without the linear term G. All outputs share the points, so
 the normal equations follow from one Gram matrix of the features ``[relu'(z_i) (x, 1), relu(z_i), (x, 1)]``: a step
-costs ``points x (units x inputs)^2`` whatever the number of outputs. Levenberg-Marquardt with identity damping on scaled
-columns; answers far off count less (Huber), since a unit that is missing spoils them.
+costs ``points x (units x inputs)^2`` whatever the number of outputs. Levenberg-Marquardt with identity damping on
+scaled columns; answers far off count less (Huber), since a unit that is missing spoils them.
 """
 
 from __future__ import annotations
