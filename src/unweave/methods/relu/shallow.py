@@ -34,6 +34,8 @@ TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
+DEEPER = 0.4
+"""Share of unpredicted kinks on later lines that speaks for deeper units."""
 PATIENCE = 5
 """Rounds in which the share of unexplained answers must fall."""
 MOST_LINES, QUIET = 40, 4
@@ -78,6 +80,8 @@ class ShallowSearch:
     planes: Planes = field(init=False)
     """Units as the lines show them."""
     pieces: Pieces | None = None
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    """Kinks on each line that no known unit predicted, and all of them."""
     share: float = 2.0
     """Answers a parameter that a fit looks at."""
     num_fresh: int = 0
@@ -164,6 +168,9 @@ class ShallowSearch:
             if quiet == (QUIET if self.bounded else 1) or time.monotonic() > self.deadline:
                 break
             quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
+            seen, first = np.array(self.seen), 5 if self.bounded else 1
+            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > DEEPER * max(np.sum(seen[-2:, 1]), 4):
+                return  # kinks that no plane predicts, on every line
         if self.pieces is None or not self.pieces.valid.any():
             return
         sums = fit_affine_part(self.planes, self.pieces)
@@ -177,6 +184,7 @@ class ShallowSearch:
         """Look for kinks on these lines, measure those that no known unit predicts; how many are new units."""
         kinks = find_kinks(self.inquiry, lines)
         unseen = [self._unpredicted(lines, i, found) for i, found in enumerate(kinks)]
+        self.seen.append((sum(len(u.positions) for u in unseen), sum(len(k.positions) for k in kinks)))
         planes, pieces = measure_planes(self.inquiry, lines, unseen, self.rng)
         if self.pieces is None and not pieces.valid.any():
             middle = (np.maximum(lines.low, -lines.scale) + np.minimum(lines.high, lines.scale)) / 2
