@@ -109,10 +109,8 @@ class Asking:
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
         whole = self._whole
-        narrowed = (
-            whole is not None and self.meter.domain is not whole and np.isinf(whole.reach(self.input_size))
-        )
-        if narrowed and self._margin == MARGINS[0]:
+        endless = whole is not None and np.isinf(whole.reach(self.input_size))
+        if endless and self.meter.domain is not whole and self._margin == MARGINS[0]:
             self._margin = MARGINS[1]  # units may lie beyond the first ball
         elif len(self._views) < 2:
             return False
