@@ -33,6 +33,8 @@ from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines, join_lines
 
 MOST_CORNERS = 90
+FEW = 0.15
+"""Share of corners that a unit which is missing may spoil when nothing shows it."""
 NUM_NORMALS = 4
 """Kinks of a unit that corners have shown whose normals are measured."""
 
@@ -63,11 +65,9 @@ def orient(
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
         if sides.settled and not sides.failed:
-            others = _off_sides(sides, partial) if not partial or attempt > 1 else None
-            if others is not None:
-                seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
-                rows = np.vstack([others[0], rows * sides.signs()[:, None]])
-                return close_layer(pool, known, rows, seen, num_steady=len(steady))
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
             break
         found = _look_for_missing(view, corners, sides, rows, units)
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
@@ -83,6 +83,14 @@ def orient(
             steady.extend(fill_entries(sides, rows, more, np.append(found.frame, True))[0])
         else:
             break
+    if attempt > 1 and sides is not None and sides.settled and len(sides.failed) <= FEW * len(sides.spoke):
+        whole = [unit for unit in units if unit.whole]
+        rows = np.vstack([rows_of(whole)[0], *steady])
+        if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
+            partial = [unit for unit in units if not unit.whole]
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
     if attempt > 1 and len(units) >= 2 and not all(unit.whole for unit in units):
         rows, seen = rows_of(units)
         told = vote_sides(corners, rows, seen)
@@ -91,6 +99,18 @@ def orient(
             rows, seen = _take_entries(rows, seen, told)
             return close_layer(pool, known, rows * told.signs()[:, None], seen)
     return units, sides
+
+
+def _settle_layer(
+    view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
+) -> Layer | None:
+    """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
+    others = _off_sides(sides, partial) if not partial or attempt > 1 else None
+    if others is None:
+        return None
+    seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
+    rows = np.vstack([others[0], rows * sides.signs()[:, None]])
+    return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
 
 
 def _told(sides: Sides, num: int) -> str:
@@ -119,8 +139,11 @@ def _look_for_missing(
 ) -> Candidate | Shown | None:
     """A unit that corners show, with its border; what they show alone where it was never seen to switch."""
     pool, known = view.pool, view.known
-    last = show_last_units(corners.asked, rows)
-    shown = last or _until_shown(corners, sides, rows)
+    for one in show_last_units(corners.asked, rows) or []:
+        found = _checked(view, find_border(view, one), units)
+        if found is not None:
+            return found
+    shown = _until_shown(corners, sides, rows)
     for one in shown:
         found = find_border(view, one)
         if found is None:
@@ -139,8 +162,6 @@ def _look_for_missing(
         found = _checked(view, found, units)
         if found is not None:
             return found
-    if last:
-        return None
     space = next((one for one in shown if one.weights is not None), None)
     if space is None:
         space = show_space(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)

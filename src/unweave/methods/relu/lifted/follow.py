@@ -12,14 +12,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.linalg
 
 from unweave.methods.relu.lifted.crossing import measure_crossings
 from unweave.methods.relu.lifted.faces import Faces
+from unweave.methods.relu.lifted.fit_trace import Places, fit_trace
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refine import choose_places, measure_places, offer_places
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.traces import Traces
+from unweave.methods.relu.lifted.unite import unite
 from unweave.methods.relu.lifted.units import Unit
 from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
 
@@ -31,8 +32,6 @@ STRAIGHT, CLEAR = 3, 0.01
 """Planes that a facet crosses without a bend, larger than this share of it, to be surely a plane itself."""
 QUIET = 3
 """Rounds in a row without a crossing after which nothing more is to be had."""
-CHANCE = 1e-6
-"""Chance of an accident up to which agreement is none."""
 MOST_FAILURES = 4
 """Meetings of a unit and a plane that are asked at in vain."""
 
@@ -53,7 +52,7 @@ class Follower:
     def __post_init__(self):
         self.traces = Traces.none(self.planes, self.sightings.inquiry.output_size)
         self.faces = Faces.draw(self.planes, self.low, self.high, self.rng)
-        self.places: dict[int, tuple[np.ndarray, ...]] = {}
+        self.places: dict[int, Places] = {}
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
@@ -61,7 +60,7 @@ class Follower:
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
-        idle = 0
+        idle, deepened = 0, False
         for turn in range(max_rounds):
             self.own(kinks)
             self.refit()
@@ -94,7 +93,10 @@ class Follower:
             self.drop_misread()
             idle = 0 if crossed.any() or added else idle + 1
             if (not len(meetings) and not added) or idle >= QUIET:
-                break
+                if deepened:
+                    break
+                self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
+                idle, deepened = 0, True
         self.own(kinks)
         self.refit()
         self.own(kinks)
@@ -239,81 +241,7 @@ class Follower:
             news = int(self.traces.known[j].sum()), int(self.owned[:, j].sum()), places, len(self.planes)
             if self.fitted.get(seed) != news:
                 self.fitted[seed] = news
-                self._refit_one(j)
-
-    def _refit_one(self, j: int) -> None:
-        s, traces = self.sightings, self.traces
-        known = np.flatnonzero(traces.known[j])
-        seed = int(traces.seed[j])
-        numbers = np.union1d(self.kinks[self.owned[:, j]], [seed]).astype(int)
-        x, d = s.x[numbers], s.x.shape[1]
-        heights = self.planes.heights(x)
-        signs = np.where(heights > 0, 1.0, -1.0)
-        facet = traces.facets(np.full(len(numbers), j), signs)
-        rate = np.einsum("nd,nd->n", facet[:, :-1], s.across[numbers])
-        size = np.linalg.norm(facet[:, :-1], axis=1)
-        ridges = traces.ridges[known]
-        extended = np.hstack([x, np.ones((len(x), 1))])
-        rows, right = [], []
-
-        def add(matrix, target, error):
-            rows.append(matrix / error[:, None])
-            right.append(target / error)
-
-        # on the zero set
-        error = s.error[numbers] * np.abs(rate) + 1e-15 * size * (1 + np.linalg.norm(x, axis=1))
-        add(np.hstack([extended, np.abs(heights[:, known])]), np.zeros(len(x)), error)
-        if seed in self.places:
-            where, errors, facets, jumps, jump_errors = self.places[seed]
-            high = self.planes.heights(where)
-            own = np.where(high > 0, 1.0, -1.0)
-            grid = np.hstack([where, np.ones((len(where), 1)), np.abs(high[:, known])])
-            add(grid, np.zeros(len(where)), errors + 1e-16 * np.linalg.norm(facets, axis=1))
-            normals = facets[:, :-1] / np.linalg.norm(facets[:, :-1], axis=1, keepdims=True)
-            steep = np.hstack(
-                [normals, np.zeros((len(where), 1)), (normals @ self.planes.normals[known].T) * own[:, known]]
-            )
-            turn = np.where(
-                np.einsum("np,p->n", steep, np.append(traces.gamma[j], traces.beta[j, known])) < 0, -1.0, 1.0
-            )
-            add(steep, turn * jumps, jump_errors)
-        # the jump along the line
-        across = np.hstack([s.across[numbers], np.zeros((len(x), 1))])
-        jump = np.einsum("nk,k->n", s.jump[numbers], traces.output[j]) * np.where(rate < 0, -1.0, 1.0)
-        slopes = (s.across[numbers] @ self.planes.normals[known].T) * signs[:, known]
-        add(np.hstack([across, slopes]), jump, s.jump_error[numbers] + 1e-14 * size)
-        # facets
-        for number, sign, own in zip(numbers, signs, facet, strict=True):
-            if not np.isfinite(s.facet_error[number]):
-                continue
-            turn = 1.0 if s.facet[number, :-1] @ own[:-1] > 0 else -1.0
-            block = np.hstack([np.eye(d), np.zeros((d, 1)), (sign[known, None] * ridges[:, :d]).T])
-            add(
-                block,
-                turn * s.facet[number, :-1],
-                np.full(d, s.facet_error[number] + 1e-14 * np.linalg.norm(own[:-1])),
-            )
-        # crossings
-        eye = np.hstack([np.zeros((len(known), d + 1)), np.eye(len(known))])
-        add(eye, traces.beta[j, known], traces.beta_error[j, known] + 1e-14)
-        a, b = np.vstack(rows), np.concatenate(right)
-        weight, scale = np.ones(len(b)), np.linalg.norm(a, axis=0) + 1e-300
-        start = np.concatenate([traces.gamma[j], traces.beta[j, known]])
-        b = b - a @ start
-        solution = np.zeros(a.shape[1])
-        factor = misses = np.zeros(0)
-        for _ in range(2):
-            q, factor = np.linalg.qr(a / scale * weight[:, None])
-            solution = scipy.linalg.solve_triangular(factor, q.T @ (b * weight), check_finite=False) / scale
-            misses = np.abs(a @ solution - b)
-            weight = 1 / np.sqrt(np.maximum(1.0, misses / max(3 * float(np.median(misses)), 3.0)))
-        start = start + solution
-        traces.gamma[j], traces.beta[j, known] = start[: d + 1], start[d + 1 :]
-        root = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), check_finite=False).T / scale
-        rough = max(1.0, float(np.sqrt(np.mean((misses * weight) ** 2))))
-        places = np.append(np.arange(d + 1), d + 1 + known)
-        traces.covariance[j] = 0.0
-        traces.covariance[j][np.ix_(places, places)] = rough**2 * root.T @ root
+                fit_trace(self.sightings, self.traces, j, self.kinks[self.owned[:, j]], self.places.get(seed))
 
     def drop_twins(self) -> None:
         """Of traces that own each other's first kink the one that knows more is kept; parts of one unit are joined."""
@@ -333,89 +261,14 @@ class Follower:
                 if row is not None and self.owned[row, j]:
                     gone[other] = True
                     continue
-                gone[other] = self._unite(int(j), int(other))
+                key = int(traces.seed[j]), int(traces.seed[other])
+                news = int(traces.known[j].sum()), int(traces.known[other].sum())
+                if self.compared.get(key) != news:
+                    self.compared[key] = news
+                    gone[other] = unite(traces, int(j), int(other))
         if gone.any():
             self.traces = traces.take(~gone)
             self.own(self.kinks)
-
-    def _unite(self, one: int, two: int) -> bool:
-        """Whether two traces are parts of one unit whose zero set is not connected; ``one`` learns what ``two`` knows.
-
-        Their facets differ by the planes between them: with fewer of these than inputs that is a test. Parts that
-        more planes separate are told by weights that both have crossed; they share these, and stay two.
-        """
-        t = self.traces
-        key = int(t.seed[one]), int(t.seed[two])
-        news = int(t.known[one].sum()), int(t.known[two].sum())
-        if self.compared.get(key) == news:
-            return False
-        self.compared[key] = news
-        if np.linalg.norm(t.output[one] - t.output[two]) > DEVIATIONS * (t.turn[one] + t.turn[two]) + 1e-9:
-            return False
-        size = t.gamma.shape[1]
-        apart = np.flatnonzero(~t.known[one] & ~t.known[two] & (t.sides[one] != t.sides[two]))
-        blur = np.sqrt(sum(np.trace(t.covariance[j][:size, :size]) for j in (one, two)))
-        slack = DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one])
-        chance = min(1.0, slack / np.linalg.norm(t.gamma[two, :-1])) ** max(size - len(apart), 0) * len(t)
-        alike = self._alike(one, two)
-        if chance > CHANCE and not alike:
-            return False
-        matrix = (-2 * t.sides[one, apart, None] * t.ridges[apart]).T
-        for sign in (alike,) if alike else (1.0, -1.0):
-            left = sign * self._seen_from(two, one, sign) - self._seen_from(one, two, sign)
-            found = np.linalg.lstsq(matrix, left, rcond=None)[0] if len(apart) else np.zeros(0)
-            fits = len(apart) < size and np.linalg.norm(matrix @ found - left) <= slack
-            if not (fits and (alike or self._agree(one, two, sign))):
-                continue
-            self._share(one, two, sign)
-            error = blur * np.linalg.norm(np.linalg.pinv(matrix), 2) if len(apart) else 0.0
-            for plane, beta in zip(apart, found, strict=True):
-                t.cross(one, int(plane), float(beta), float(error))
-            return True
-        if alike:
-            self._share(one, two, alike)
-        return False
-
-    def _seen_from(self, one: int, two: int, sign: float) -> np.ndarray:
-        """The affine part of a trace once it knows the weights that another one has crossed."""
-        t = self.traces
-        more = t.known[two] & ~t.known[one]
-        return t.gamma[one] - sign * (t.beta[two, more] * t.sides[one, more]) @ t.ridges[more]
-
-    def _agree(self, one: int, two: int, sign: float) -> bool:
-        """Whether no weight that both have crossed contradicts that they are one unit."""
-        t = self.traces
-        shared = t.known[one] & t.known[two]
-        return bool(
-            np.all(np.abs(t.beta[one] - sign * t.beta[two])[shared] <= self._allowed(one, two, shared))
-        )
-
-    def _allowed(self, one: int, two: int, planes: np.ndarray) -> np.ndarray:
-        t = self.traces
-        places = t.gamma.shape[1] + np.flatnonzero(planes)
-        variances = [np.diagonal(t.covariance[j])[places] for j in (one, two)]
-        return DEVIATIONS * np.sqrt(variances[0] + variances[1]) + 1e-12 * np.abs(t.beta[one, planes])
-
-    def _alike(self, one: int, two: int) -> float:
-        """1 or -1 where weights of planes that both crossed agree, with that sign, and not by accident; else 0."""
-        t = self.traces
-        shared = t.known[one] & t.known[two]
-        if not shared.any():
-            return 0.0
-        typical = max(float(np.median(np.abs(t.beta[one, shared]))), 1e-300)
-        luck = np.minimum(1.0, 4 * self._allowed(one, two, shared) / typical)
-        if float(np.prod(luck)) * len(t) > CHANCE:
-            return 0.0
-        return next((sign for sign in (1.0, -1.0) if self._agree(one, two, sign)), 0.0)
-
-    def _share(self, one: int, two: int, sign: float) -> None:
-        """Each of two parts of a unit learns the weights that the other has crossed."""
-        t = self.traces
-        size = t.gamma.shape[1]
-        for to, of in ((one, two), (two, one)):
-            for plane in np.flatnonzero(t.known[of] & ~t.known[to]):
-                error = np.sqrt(t.covariance[of][size + plane, size + plane])
-                t.cross(to, int(plane), sign * t.beta[of, plane], float(error))
 
     def units(self) -> list[Unit]:
         """In the form that networks are put together from."""
