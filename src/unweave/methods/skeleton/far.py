@@ -31,6 +31,8 @@ FARTHER = 1e12
 NUM_FRESH = 2500
 """From the second attempt on a skeleton is tried on so many fresh points: a unit may be on, or off, in one direction of
 a thousand."""
+FEW = 3
+"""A weight that fewer answers depend on does not show."""
 MOST_SECONDS = 180.0
 """For one skeleton."""
 
@@ -88,7 +90,24 @@ def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
     # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
     with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = recover(Pool(inquiry, rng), max_seconds=problem.within(MOST_SECONDS))
-    return describe(inquiry, found)
+    finding = describe(inquiry, found)
+    if finding.network is None or finding.network.is_open:
+        return finding
+    entries = _unseen_entries(finding.network, inquiry.meter.transcript()[0])
+    kept = tuple(text for text in finding.undetermined if "never shows" not in text)
+    return replace(finding, undetermined=kept, details={**finding.details, "open_entries": entries})
+
+
+def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, int], ...]:
+    """Weights (layer, unit, feature) that no answer depends on: the unit is off wherever that feature is on."""
+    found, h, below = [], x, None
+    for layer, (w, b) in enumerate(zip(skeleton.weights[:-1], skeleton.biases[:-1], strict=True)):
+        z = h @ w.T + b
+        active = (z > 0).astype(float)
+        if below is not None:
+            found += [(layer, int(u), int(i)) for u, i in np.argwhere(active.T @ below < FEW)]
+        h, below = np.maximum(z, 0.0), active
+    return tuple(found)
 
 
 def _in_units_of_the_model(finding: Finding, scale: float) -> Finding:

@@ -36,6 +36,8 @@ SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
 EXPLAINED, EXPLAINED_SINGLE = 1e8, 4.0
 """... and above so many a unit is missing; in single precision the accuracy itself is what a unit hides behind."""
+FEW_STEPS, MANY_STEPS = 8, 40
+"""Gauss-Newton steps on lengths and biases alone, and with weights of which nothing is known."""
 MOST_RIVALS = 6
 """Choices of activations tried where windows leave more than one."""
 SMALL = 1000
@@ -82,22 +84,29 @@ class Skeleton:
         far = find_skeleton(meter, problem, attempt)
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
-        single = (
-            problem.precision.kind == "float32"
-        )  # rough answers leave weights open that nearer ones settle
-        if far.undetermined and attempt == 0 and not single:  # a unit that is rarely on, or rarely off
+        entries = far.details.get(
+            "open_entries", ()
+        )  # single weights that never show far out show nearer, ...
+        nearer = problem.precision.kind == "float32"  # ... and those that rough answers leave open
+        if far.undetermined and attempt == 0 and not nearer:  # a unit that is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
         skeleton, rest = far.network, None
         if far.details.get("always_on"):
             skeleton, rest = split_rest(skeleton, far.details["always_on"])
-        found, network, level = self._read(meter, problem, skeleton, rest, attempt)
+        found, network, level = self._read(meter, problem, skeleton, rest, attempt, entries)
         if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
         missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
     def _read(
-        self, meter: Meter, problem: Problem, skeleton: Network, rest: np.ndarray | None, attempt: int
+        self,
+        meter: Meter,
+        problem: Problem,
+        skeleton: Network,
+        rest: np.ndarray | None,
+        attempt: int,
+        entries: tuple[tuple[int, int, int], ...],
     ) -> tuple[Assembled, Network | None, float]:
         """Windows, then what they leave open; the next activations that explain them where the first do not settle."""
         found, best, level, chosen = None, None, np.inf, [None]
@@ -120,7 +129,7 @@ class Skeleton:
                     meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
                 )
                 network = network if oriented is None else oriented
-            network, reached = self._settle(meter, problem, network, attempt, rng)
+            network, reached = self._settle(meter, problem, network, attempt, rng, entries)
             if best is None or reached < level:
                 best, level = network, reached
             if level <= _explained(problem):
@@ -129,7 +138,13 @@ class Skeleton:
         return found, best, level
 
     def _settle(
-        self, meter: Meter, problem: Problem, network: Network, attempt: int, rng: np.random.Generator
+        self,
+        meter: Meter,
+        problem: Problem,
+        network: Network,
+        attempt: int,
+        rng: np.random.Generator,
+        entries: tuple[tuple[int, int, int], ...] = (),
     ) -> tuple[Network, float]:
         """Lengths and biases first; every parameter, and units not seen so far, where that does not explain all."""
         precision, explained = problem.precision, _explained(problem)
@@ -140,17 +155,21 @@ class Skeleton:
             y = meter.ask(x)
         accuracy = answer_accuracy(network, x, precision.noise, precision.unit)
         for number in range(NUM_QUIET + 1):
-            settled = settle(network, x, y, precision.noise, precision.unit)
+            steps = MANY_STEPS if entries else FEW_STEPS
+            settled = settle(network, x, y, precision.noise, precision.unit, max_steps=steps, free=entries)
             network, level = settled.network, settled.level
             rough = level > explained
             enough = SETTLED if network.num_parameters > SMALL else 0.0
             if (
                 level > enough
                 and network.num_parameters <= MOST_PARAMETERS
-                and (attempt or single or not rough)
+                and (attempt or single or entries or not rough)
             ):
                 network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, accuracy)
+                if entries and SETTLED < level <= explained:  # from nothing known of a weight it takes longer
+                    network = self._polish(meter, network, x, y, problem, rng, True)
+                    level = misfit_level(network, x, y, accuracy)
             if level <= explained and single:
                 network = self._sharpen(meter, network, x, y, problem, rng, level)
             if level <= explained or number == NUM_QUIET or attempt == 0:
