@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -31,11 +32,12 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
-from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer
+from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, see_activation
 from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import MOST_VERTICES, peel
+from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top, affine_top, fit_top
 from unweave.methods.far_field.union import join_circles
@@ -62,7 +64,7 @@ MISSED = "a unit of the first layer was missed on this circle"
 
 
 class FarField:
-    """See the module's docstring. ``time_limit`` bounds the fits of the network on top, in seconds a circle."""
+    """``time_limit`` bounds the fits of the network on top, in seconds a circle."""
 
     name = "far-field"
     serves = Serves(Evidence.QUERIES, SATURATING)
@@ -139,7 +141,9 @@ class _Run:
         basis, _ = np.linalg.qr(self.sight.rng.standard_normal((circle.first.size, circle.first.size)))
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:
-            layer = join_circles(self._more_layers(layer)) or layer
+            layer = join_circles(chain([layer], self._further_layers(layer))) or layer
+        elif deep:
+            layer = sharpen_rows(self.sight, layer)
         self._rows = layer.rows
         if layer.num_pending:
             with self.meter.stage("circle"):
@@ -157,6 +161,9 @@ class _Run:
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         found = read_through(self.sight, layer, top.network)
+        if found is None and not self.sight.coarse:
+            further = islice(self._further_layers(layer), MAX_CIRCLES)
+            found = read_elsewhere(self.sight, layer, top.network, further)
         if found is None:
             return Finding(None, "a unit's row could not be read through the network on top")
         network, bend = found
@@ -164,9 +171,8 @@ class _Run:
             return self._conclude_near(network, top)
         return self._conclude(look_closer(self.sight, network, layer.basis), bend, top)
 
-    def _more_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
+    def _further_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
         """The same layer as further circles show it."""
-        yield layer
         for _ in range(MORE_CIRCLES):
             circle = random_circle(self.meter.input_size, self.sight.rng)
             crossings = self._crossings(circle)
