@@ -51,13 +51,13 @@ def one(name: str, sizes: tuple[int, ...], weights: str = "torch", **options) ->
 
 
 CELLS = [
-    *(one(name, (10, 16, 1), weights) for name, weights in zip(
-        ("gelu", "silu", "softplus", "elu", "mish", "selu"), ("torch", "he", "torch", "he", "torch", "trained"),
-        strict=True)),
-    one("gelu", (10, 16, 16, 1)),
-    one("gelu", (10, 16, 16, 2), "trained"),
-    one("elu", (10, 16, 12, 1)),
-    one("softplus", (10, 16, 12, 1), "he"),
+    *(one(name, (10, 16, 1), weights, quick=number % 3 == place) for number, name in enumerate(
+        ("gelu", "silu", "softplus", "elu", "mish", "selu"))
+      for place, weights in enumerate(("torch", "he", "trained"))),
+    *(one(name, sizes, weights, quick=weights == usual) for name, sizes, usual in (
+        ("gelu", (10, 16, 16, 1), "torch"), ("gelu", (10, 16, 16, 2), "trained"),
+        ("elu", (10, 16, 12, 1), "torch"), ("softplus", (10, 16, 12, 1), "he"))
+      for weights in ("torch", "he", "trained")),
     Cell(("gelu", "elu"), (10, 16, 12, 1), count=5),
     one("silu", (10, 32, 32, 1), quick=False),
     one("silu", (8, 64, 64, 2), count=10, quick=False),
@@ -69,8 +69,9 @@ CELLS = [
     one("gelu", (10, 16, 1), radius=30.0, quick=False),
     one("elu", (10, 16, 1), radius=30.0, quick=False),
     one("gelu", (10, 16, 16, 1), radius=10.0, count=5, quick=False),
-    one("gelu", (10, 16, 1), single=True),
-    one("gelu", (10, 16, 16, 1), single=True, quick=False),
+    *(one(name, (10, 16, 1), single=True, quick=name == "gelu")
+      for name in ("gelu", "silu", "softplus", "elu", "mish", "selu")),
+    *(one(name, (10, 16, 16, 1), single=True, quick=False) for name in ("gelu", "silu")),
 ]  # fmt: skip
 
 
@@ -114,7 +115,7 @@ def train(network: Network, rng: np.random.Generator, steps: int = 1200) -> Netw
     return read_module(model)
 
 
-def run(cell: Cell, seed: int, method: str = "auto") -> dict:
+def run(cell: Cell, seed: int, method: str = "auto", time_limit: float | None = None) -> dict:
     truth = draw(cell, seed)
     model = truth
     if cell.single:
@@ -128,7 +129,7 @@ def run(cell: Cell, seed: int, method: str = "auto") -> dict:
         truth = read_module(model)
     domain = None if cell.radius is None else unweave.Ball(cell.radius)
     began = time.process_time()
-    found = unweave.identify(model, domain=domain, seed=seed, method=method)
+    found = unweave.identify(model, domain=domain, seed=seed, method=method, time_limit=time_limit)
     seconds = time.process_time() - began
     record = {"queries": found.ledger.total / truth.num_parameters, "seconds": seconds, "error": np.inf}
     record |= {"outcome": str(found.outcome), "reason": found.reason, "method": found.method}
@@ -164,7 +165,7 @@ def show(cell: Cell, records: list[dict], label: str) -> None:
     exact = [r["error"] for r in records if r["exact"]]
     rest = {f"{r['outcome']}: {r['reason'][:80]}" for r in records if not r["exact"]}
     print(
-        f"{label:9s} {cell!s:42s} exact {sum(r['exact'] for r in records)}/{len(records)}"
+        f"{label:9s} {cell!s:36s} exact {sum(r['exact'] for r in records)}/{len(records)}"
         f"  false claims {sum(r['false'] for r in records)}  worst {max(exact, default=np.inf):.0e}"
         f"  queries a parameter {np.nanmean([r['queries'] for r in records]):.1f}"
         f"  CPU seconds {np.mean([r['seconds'] for r in records]):.1f}"
@@ -181,14 +182,21 @@ def main() -> None:
     parser.add_argument("--peer", action="store_true", help='method="in-domain" beside it')
     parser.add_argument("--count", type=int, help="networks a cell")
     parser.add_argument("--first-seed", type=int, default=3000)
+    parser.add_argument("--time-limit", type=float, help="wall-clock seconds a network")
     parser.add_argument("--only", help="cells whose name contains this")
+    parser.add_argument("--each", action="store_true", help="print every network as well")
     options = parser.parse_args()
     for cell in CELLS:
         if (options.quick and not cell.quick) or (options.only and options.only not in str(cell)):
             continue
         count = options.count or (1 if options.quick else cell.count)
         seeds = range(options.first_seed, options.first_seed + count)
-        show(cell, [run(cell, seed) for seed in seeds], "auto")
+        records = []
+        for seed in seeds:
+            records.append(run(cell, seed, time_limit=options.time_limit))
+            if options.each:
+                show(cell, records[-1:], f"{seed}")
+        show(cell, records, "auto")
         if options.peer:
             show(cell, [run_limited(cell, s, "in-domain", PEER_SECONDS) for s in seeds], "in-domain")
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unweave.core.domains import Ball, Box, Everywhere, Normal
     from unweave.core.errors import Outcome, UnweaveError
     from unweave.core.network import Network
+    from unweave.evidence.data import Data
     from unweave.methods.high_threshold.halfspaces import Halfspaces
     from unweave.methods.high_threshold.method import HighThreshold
     from unweave.models.http_model import ServedModel
@@ -33,6 +34,7 @@ _HOME = {
     "Box": "core.domains",
     "Certificate": "certificates.certificate",
     "Comparison": "comparison",
+    "Data": "evidence.data",
     "Everywhere": "core.domains",
     "FittedNetwork": "shallow.fitting",
     "GlobalCertificate": "shallow.global_minimum",
@@ -62,6 +64,7 @@ __all__ = [
     "Box",
     "Certificate",
     "Comparison",
+    "Data",
     "Everywhere",
     "FittedNetwork",
     "GlobalCertificate",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
+from unweave.core.memory import spell_bytes
 from unweave.core.network import Network, unseen_symmetries
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.precision import Precision
@@ -53,6 +54,8 @@ class Identification:
     """Relative residual of each activation (or architecture) that was tried."""
     precision: Precision | None = None
     seconds: float = 0.0
+    peak_memory: float = field(default=0.0, compare=False)
+    """Bytes the process had held at most when the run ended; 0: not known."""
     seed: int = 0
     model_name: str = ""
     details: dict[str, Any] = field(default_factory=dict)
@@ -86,6 +89,11 @@ class Identification:
         """The same, by the name that estimators use."""
         if self.surrogate is None:
             raise InputError(f"there is no network to evaluate: {self.reason or self.outcome}")
+        columns = self.details.get("inputs")
+        if columns is not None and not (np.ndim(x) == 2 and np.shape(x)[1] == self.surrogate.input_size):
+            from unweave.evidence.data import encode_rows
+
+            x = encode_rows(x, list(zip(columns["names"], columns["levels"], strict=True)))
         return self.surrogate(np.asarray(x, dtype=np.float64))
 
     def __repr__(self) -> str:
@@ -199,6 +207,7 @@ class Identification:
             "surrogate": None if self.surrogate is None else self.surrogate.describe(),
             "surrogate_error": self.surrogate_error,
             "seconds": self.seconds,
+            "peak_memory": self.peak_memory,
             "seed": self.seed,
             "certificate_seed": self.certificate_seed,
         }
@@ -234,8 +243,13 @@ class Identification:
         return (
             f"{word} on {c.num_points:,} {self._fresh()}: max relative error {c.max_relative_error:.1e}, "
             f"rms {c.rms_relative_error:.1e}; larger on at most {100 * c.fraction_outside:.1f} % of the "
-            f"domain (95 % confidence){answers}"
+            f"domain (95 % confidence){answers}{self._on_own_rows()}"
         )
+
+    def _on_own_rows(self) -> str:
+        """How well the user's own rows are reproduced, where they were given."""
+        check = None if self.certificate is None else self.certificate.check("your rows")
+        return "" if check is None else f"; {check.words}"
 
     def _fresh(self) -> str:
         return "held-out rows" if self.ledger.unit == "rows" else "fresh queries"
@@ -247,7 +261,8 @@ class Identification:
         stages = ", ".join(f"{stage} {count:,}" for stage, count in self.ledger.by_stage.items() if count)
         old = self.ledger.replayed
         paid = f"; {old:,} replayed from the journal, {total - old:,} new" if old else ""
-        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}{paid}; {self.seconds:.1f} s"
+        memory = f", {spell_bytes(self.peak_memory)} at most" if self.peak_memory else ""
+        return f"{total:,} {self.ledger.unit}{limit}{each}: {stages or 'none'}{paid}; {self.seconds:.1f} s{memory}"
 
     def _how(self) -> str:
         chosen = (
@@ -303,6 +318,7 @@ def load(path: str | os.PathLike[str]) -> Identification:
             alternatives=dict(record["alternatives"]),
             precision=None if record["precision"] is None else Precision(**record["precision"]),
             seconds=record["seconds"],
+            peak_memory=record.get("peak_memory", 0.0),
             seed=record["seed"],
             model_name=record["model"],
             details=record["details"],

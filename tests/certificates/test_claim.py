@@ -55,7 +55,7 @@ class Told:
         ({"undetermined": ("unit 3",)}, Outcome.PARTLY, "not determined"),
         ({"checks": (Check("a", True),)}, Outcome.IDENTIFIED, ""),
         ({"checks": (Check("a", None),)}, Outcome.IDENTIFIED, ""),
-        ({"checks": (Check("a", None, needed=True),)}, Outcome.PARTLY, "only 200"),
+        ({"checks": (Check("a", None, needed=True),)}, Outcome.PARTLY, "could not be made: a"),
         ({"checks": (Check("a", False, reason="it fails"),)}, Outcome.PARTLY, "it fails"),
         (
             {"checks": (Check("a", False, reason="it fails"),), "max_relative_error": 0.1, "tolerance": 1.0},

@@ -207,6 +207,33 @@ def test_a_method_that_fails_is_not_passed_over_in_silence(monkeypatch):
     assert any("broken ran out of memory" in warning for warning in found.warnings)
 
 
+@dataclass(frozen=True)
+class _Endless:
+    """Asks for ever."""
+
+    name: str = "endless"
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, queries=500, queries_a_size=10)
+
+    def suits(self, traits: Traits) -> str | None:
+        return None
+
+    def recover(self, meter, problem) -> Finding:
+        rng = problem.rng("for ever")
+        while True:
+            meter.ask(rng.standard_normal((40, meter.input_size)))
+
+
+def test_an_attempt_costs_no_more_than_the_method_states(monkeypatch):
+    truth = random_network((4, 3, 1), "tanh", 1)
+    found = unweave.identify(truth, method=_Endless())
+    assert found.outcome is Outcome.NOT_IDENTIFIED
+    assert "endless has spent the queries" in found.reason
+    assert found.ledger.by_stage["queries"] == 520  # 13 times 40 of 500 + 10 (4 + 1)
+    choices = [Choice(_Endless(), (), "first"), Choice(InDomain(), ("tanh",), "second")]
+    monkeypatch.setattr(driver, "choose", lambda traits: choices)
+    assert unweave.identify(truth).identified
+
+
 def test_methods_of_the_other_kind_are_refused():
     with pytest.raises(InputError, match="learns from queries"):
         unweave.learn(np.eye(8), np.ones(8), method=_Raises(ValueError()))

@@ -219,7 +219,7 @@ def test_open_shapes_are_filled_from_the_first_layer_or_asked_for(rng):
     assert resolve(open_model, input_size=6).output_size == 6
 
 
-def test_probabilities_become_log_odds(rng):
+def test_a_final_softmax_is_part_of_the_model(rng):
     for num_classes in (2, 4):
         network = random_network((3, 6, num_classes), "relu", seed=5)
         (w0, w1), (b0, b1) = network.weights, network.biases
@@ -235,10 +235,8 @@ def test_probabilities_become_log_odds(rng):
         oracle = resolve(model)
         x = rng.standard_normal((40, 3))
         logits = network(x)
-        two = num_classes == 2
-        expected = logits[:, 1:] - logits[:, :1] if two else logits - logits.mean(axis=1, keepdims=True)
-        assert len(oracle.notes) == 1
-        assert "log" in oracle.notes[0]
+        expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        assert not oracle.notes
         assert np.allclose(oracle(x), expected, rtol=1e-12, atol=1e-12)
         assert np.allclose(resolve_network(model)(x), expected, rtol=1e-12, atol=1e-12)
 
@@ -266,9 +264,9 @@ def test_classifiers_with_labels_and_dictionaries_give_their_probabilities(rng):
     model.graph.output[1].type.CopyFrom(helper.make_sequence_type_proto(dictionary))
     oracle = resolve(model)
     x = rng.standard_normal((10, 4))
-    logits = x @ w.T + b
+    odds = np.exp(x @ w.T + b)
     assert oracle.output_size == 3
-    assert np.allclose(oracle(x), logits - logits.mean(axis=1, keepdims=True), atol=1e-5)
+    assert np.allclose(oracle(x), odds / odds.sum(axis=1, keepdims=True), atol=1e-5)
 
 
 def test_errors_name_the_remedy(tmp_path, rng):

@@ -120,20 +120,18 @@ def test_outputs_are_flattened(rng):
 
 @pytest.mark.parametrize("last", [nn.Softmax(dim=1), nn.LogSoftmax(dim=1)])
 @pytest.mark.parametrize("num_classes", [2, 3])
-def test_softmax_outputs_become_log_odds(last, num_classes, rng):
+def test_a_final_softmax_is_part_of_the_model(last, num_classes, rng):
     torch.manual_seed(1)
     body = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, num_classes)).double()
     module = nn.Sequential(body, last)
     oracle = resolve(module)
     x = rng.standard_normal((20, 3))
-    logits = _direct(body, x)
-    expected = (
-        logits[:, 1:] - logits[:, :1] if num_classes == 2 else logits - logits.mean(axis=1, keepdims=True)
-    )
-    assert oracle.output_size == expected.shape[1]
-    assert len(oracle.notes) == 1
-    assert np.allclose(oracle(x), expected, rtol=1e-10, atol=1e-12)
-    assert np.allclose(resolve_network(module)(x), expected, rtol=1e-10, atol=1e-12)
+    assert oracle.output_size == num_classes
+    assert not oracle.notes
+    assert np.allclose(oracle(x), _direct(module, x), rtol=1e-12)
+    network = resolve_network(module)
+    assert network.activations[-1] == ("softmax" if isinstance(last, nn.Softmax) else "log_softmax")
+    assert np.allclose(network(x), oracle(x), rtol=1e-10, atol=1e-12)
 
 
 def test_convolutions_need_a_size_or_a_callable(rng):

@@ -28,4 +28,11 @@ def test_a_method_that_does_not_fit_is_not_begun(monkeypatch):
     assert time.monotonic() - began < 5
     assert found.outcome == "not identified"
     assert found.ledger.total < 200
-    assert "takes at least" in found.verdict()
+    assert "takes at least" in found.reason
+
+
+def test_the_verdict_says_how_much_memory_was_held():
+    found = unweave.identify(lambda x: np.tanh(x @ np.ones((3, 1))), input_size=3)
+    assert found.peak_memory > 2.0**20
+    assert "iB at most" in found.verdict()
+    assert found.to_json()["peak_memory"] == found.peak_memory

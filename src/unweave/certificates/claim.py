@@ -44,7 +44,7 @@ def judge(
         return Outcome.PARTLY, reason
     local = [check.reason for check in certificate.failed if check.local]
     if local:
-        return Outcome.PARTLY, "; ".join(local)
+        return Outcome.PARTLY, _join(*(check.reason for check in certificate.failed))
     if not certificate.agrees:
         partly = certificate.max_relative_error <= PARTLY
         why = [check.reason for check in certificate.failed]
@@ -56,6 +56,9 @@ def judge(
         help_ = f"{_MORE[evidence]} or another method= may help"
         return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), _join(reason, *why, help_)
     if not certificate.complete:
+        missed = [check.name for check in certificate.checks if check.needed and check.passed is None]
+        if certificate.num_points >= certificate.num_needed and missed:
+            return Outcome.PARTLY, _join(reason, f"a check could not be made: {', '.join(missed)}")
         return Outcome.PARTLY, _join(reason, _TOO_FEW[evidence].format(certificate.num_points))
     count = len(undetermined) + len(certificate.undetermined)
     if count:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unweave.certificates.answers import MOST_BARS
 from unweave.certificates.base import Check, FreshQueries
 from unweave.certificates.places import (
     far_points,
@@ -201,13 +202,14 @@ class _Comparison:
         spread = np.maximum(np.std(outputs, axis=0), 1e-300)
         length = np.linalg.norm(x, axis=1)
         apart = np.abs(self.network(x) - answers)
+        own = MOST_BARS * self.meter.blur(answers)
         if self.kinked:
             slope = float(np.sqrt(np.mean(gradient_norms(self.network, self.ordinary) ** 2)))
             size = np.max(spread) + slope * length + np.max(np.abs(answers), axis=1)
-            return np.max(apart, axis=1) / (tolerance * np.maximum(size, 1e-300))
+            return np.max(apart, axis=1) / np.maximum(tolerance * np.maximum(size, 1e-300), own)
         leverage = length[:, None] * gradient_norms(self.network, x)
         spread = np.maximum(spread, self.precision.scale)
-        return np.max(apart / (tolerance * np.maximum(spread, leverage)), axis=1)
+        return np.max(apart / np.maximum(tolerance * np.maximum(spread, leverage), own[:, None]), axis=1)
 
 
 def _plan(network: Network, kinked: bool, bounded: bool, left: float) -> dict[str, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.certificates.answers import MOST_BARS
 from unweave.certificates.base import Check, FreshQueries
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
@@ -73,6 +74,7 @@ def _check_points(name: str, network: Network, x: np.ndarray, inquiry: Inquiry, 
     answers = inquiry.meter.ask(x)
     x = inquiry.meter.snap(x)
     size = inquiry.slope * (1 + np.linalg.norm(x, axis=1)) + np.max(np.abs(answers), axis=1)
+    size = np.maximum(size, MOST_BARS * inquiry.meter.blur(answers) / tolerance)
     error = float(np.max(np.max(np.abs(network(x) - answers), axis=1) / np.maximum(size, 1e-300)))
     return Check(
         name,

@@ -7,7 +7,17 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from unweave.cli.options import NOWHERE, AllowPickle, Flag, Outputs, Quiet, parse_domain, parse_numbers
+from unweave.cli.options import (
+    NO_ROWS,
+    NOWHERE,
+    AllowPickle,
+    Flag,
+    Outputs,
+    Quiet,
+    Rows,
+    parse_domain,
+    parse_numbers,
+)
 from unweave.cli.served import ServedOptions
 from unweave.methods.served import served_lines
 
@@ -25,6 +35,7 @@ def identify(
     surrogate: Annotated[bool, Flag] = False,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    rows: Rows = NO_ROWS,
     method: str = "auto",
     input_size: int | None = None,
     seed: int = 0,
@@ -68,7 +79,7 @@ def identify(
         Keep every paid answer in this file; the same command resumes from it and pays for nothing twice.
     """
     outputs.check()
-    domain = parse_domain(radius, box)
+    domain = parse_domain(radius, box, rows)
     widths = parse_numbers(hidden, int, "--hidden", "30,9")
 
     from unweave.core.progress import StageProgress

@@ -94,12 +94,46 @@ def write_json(path: Path, record: Any) -> None:
     path.write_text(dumps(record, indent=2, allow_nan=False) + "\n")
 
 
-def parse_domain(radius: float | None, box: str | None) -> Any:
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """Rows of inputs as the place where questions may be asked."""
+
+    data: Path | None = None
+    """Ask only where these rows are (.csv, .parquet, .npz), and check the result on them too."""
+    within: str = "box"
+    """Where the rows are: box, hull or density."""
+    categories: str | None = None
+    """Columns of --data whose numbers are categories, comma separated."""
+    target: str | None = None
+    """Columns of --data that are no inputs, comma separated."""
+
+    def read(self) -> Any:
+        """The domain, or None without rows."""
+        from unweave.core.errors import InputError
+        from unweave.evidence.data import Data
+
+        if self.data is None:
+            if self != NO_ROWS:
+                raise InputError("--within, --categories and --target go with --data")
+            return None
+        names = () if self.categories is None else [part.strip() for part in self.categories.split(",")]
+        target = None if self.target is None else [part.strip() for part in self.target.split(",")]
+        return Data(self.data, within=self.within, categories=names, target=target)
+
+
+NO_ROWS = Rows()
+
+
+def parse_domain(radius: float | None, box: str | None, rows: Rows = NO_ROWS) -> Any:
     from unweave.core.domains import Ball, Box
     from unweave.core.errors import InputError
 
-    if radius is not None and box is not None:
-        raise InputError("--radius and --box exclude each other; give one of them")
+    if sum(given is not None for given in (radius, box, rows.data)) > 1:
+        raise InputError("--radius, --box and --data exclude each other; give one of them")
+    among = rows.read()
+    if among is not None:
+        return among
     if radius is not None:
         return Ball(radius)
     bounds = parse_numbers(box, float, "--box", "-1,1")
@@ -121,7 +155,7 @@ def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tup
         raise InputError(f"{option} {text}: give numbers separated by commas, such as {example}") from error
 
 
-def print_layers(comparison: Comparison) -> None:
+def print_layers(comparison: Comparison, num_points: int = 200) -> None:
     print(f"{'layer':>5}  {'matched':>7}  {'unmatched':>9}  {'max rel. error':>14}  {'rms':>8}")
     for i, layer in enumerate(comparison.per_layer):
         print(
@@ -130,5 +164,11 @@ def print_layers(comparison: Comparison) -> None:
         )
     if comparison.functional_error is not None:
         print(
-            f"largest difference of outputs on 200 points: {comparison.functional_error:.1e} of their spread"
+            f"largest difference of outputs on {num_points:,} points: {comparison.functional_error:.1e} of their spread"
         )
+    if comparison.visible_error is not None and comparison.wrong_share is not None:
+        strict, visible = comparison.max_relative_error, comparison.visible_error
+        print(
+            f"every parameter: {strict:.1e}, every visible parameter: {visible:.1e} (worst relative errors)"
+        )
+        print(f"the function: it differs on {comparison.wrong_share:.2%} of the points")

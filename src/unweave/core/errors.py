@@ -44,6 +44,10 @@ class TimeSpent(BudgetSpent):
     """The time limit of the run is over; nothing more is asked."""
 
 
+class AllowanceSpent(BudgetSpent):
+    """A method has spent the queries that one attempt may cost; another method may still be tried."""
+
+
 class OutsideDomain(UnweaveError, ValueError):
     """A method tried to ask outside the allowed domain; nothing was asked."""
 

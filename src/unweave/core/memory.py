@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 _GIB = 2.0**30
@@ -11,6 +12,15 @@ _GIB = 2.0**30
 def available_memory() -> float:
     """Bytes that can be had without swapping; within a container no more than its limit. Infinite if unknown."""
     return min(_of_machine(), _of_container())
+
+
+def peak_memory() -> float:
+    """Bytes this process has held at most so far; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
 def spell_bytes(size: float) -> str:

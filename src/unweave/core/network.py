@@ -18,6 +18,7 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.errors import InputError
+from unweave.core.outputs import ROWWISE, apply_output, output_name
 
 UNKNOWN = "unknown"
 """``Network(..., upper=UNKNOWN)``: what stands above the given layers is not known."""
@@ -66,7 +67,9 @@ class Network:
             array.setflags(write=False)
         object.__setattr__(self, "weights", matrices)
         object.__setattr__(self, "biases", vectors)
-        object.__setattr__(self, "activations", tuple(act.get(a).name for a in activations))
+        names = [act.get(a).name for a in activations[:-1]]
+        last = output_name(activations[-1]) if upper is None else act.get(activations[-1]).name
+        object.__setattr__(self, "activations", (*names, last))
         object.__setattr__(self, "upper", upper)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -83,9 +86,9 @@ class Network:
         h = np.asarray(x, dtype=np.float64)
         if h.ndim != 2 or h.shape[1] != self.input_size:
             raise InputError(f"expected inputs of shape (n, {self.input_size}), got {h.shape}")
-        for w, b, name in zip(self.weights, self.biases, self.activations, strict=True):
+        for w, b, name in zip(self.weights[:-1], self.biases, self.activations, strict=False):
             h = act.get(name)(h @ w.T + b)
-        return h
+        return apply_output(self.activations[-1], h @ self.weights[-1].T + self.biases[-1])
 
     def __repr__(self) -> str:
         return f"Network({self.describe()}, {self.num_parameters} parameters)"
@@ -235,7 +238,7 @@ class Network:
         """Continuous symmetries removed.
 
         Activations are written by the one that stands for them (sigmoid by tanh, softplus(b) by softplus, celu and
-        selu by elu), homogeneous rows have length one, exponential units no bias.
+        selu by elu), homogeneous rows have length one, exponential units no bias, logits behind a softmax no mean.
         """
         weights, biases = self._copies()
         names, upper = list(self.activations), self.upper
@@ -263,6 +266,9 @@ class Network:
                 weights[i + 1] = weights[i + 1] * scales
             else:
                 upper = _below(upper, lambda h, scales=scales, shifts=shifts: scales * h + shifts)
+        if names[-1] in ROWWISE:
+            weights[-1] = weights[-1] - weights[-1].mean(axis=0)
+            biases[-1] = biases[-1] - biases[-1].mean()
         return Network(weights, biases, names, upper)
 
     def as_sigmoid(self) -> Network:
@@ -310,6 +316,8 @@ def unseen_symmetries(network: Network) -> str:
         seen.append("shifts of exponential units")
     if any(kind.name == "sigmoid" for kind in kinds):
         seen.append("writing sigmoid as tanh")
+    if network.activations[-1] in ROWWISE and not network.is_open:
+        seen.append("a common shift of the logits (their mean is set to zero)")
     return ", ".join(seen) or "nothing: every parameter is determined"
 
 

@@ -39,6 +39,15 @@ class AnswersInPieces(Protocol):
         ...
 
 
+@runtime_checkable
+class SnapsInputs(Protocol):
+    """An oracle whose inputs are rounded in other coordinates than its own."""
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        """The inputs nearest to the rows of ``x`` that the model takes without rounding."""
+        ...
+
+
 def as_real(answers: Any, name: str) -> np.ndarray:
     """A float64 copy of what a model answered; complex numbers are refused, not cut."""
     values = np.asarray(answers)

@@ -52,6 +52,7 @@ class FarView:
         self.domain: Domain = ScaledDomain(meter.domain, scale)
         self.oracle, self.ledger = meter.oracle, meter.ledger
         self.input_size, self.output_size = meter.input_size, meter.output_size
+        self.dtype, self.is_squashed = meter.dtype, meter.is_squashed
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -63,6 +64,9 @@ class FarView:
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         return self.meter.ask(self.scale * np.asarray(x)) / self.scale
+
+    def blur(self, answers: np.ndarray) -> np.ndarray:
+        return self.meter.blur(self.scale * answers) / self.scale
 
     def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
         """Questions and answers so far; those asked closer in than a tenth of the scale do not belong to this view."""

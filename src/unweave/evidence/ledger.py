@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unweave.core.errors import BudgetSpent, InputError
+from unweave.core.errors import AllowanceSpent, BudgetSpent, InputError
 
 
 def check_budget(budget: int | None) -> None:
@@ -36,6 +36,9 @@ class Ledger:
     overhead: int = field(default=0, compare=False)
     """Queries a run that was never interrupted would not have asked: spot checks, openings of earlier runs."""
 
+    allowance: tuple[str, int] | None = field(default=None, compare=False)
+    """Who is asking now, and the total it must stay within; None: only the budget counts."""
+
     def __post_init__(self):
         check_budget(self.budget)
 
@@ -60,6 +63,8 @@ class Ledger:
         the same decisions, and all runs together stay within the budget. Only the ``opening`` questions, which
         tell the sizes of the model, are asked anew by every run.
         """
+        if self.allowance is not None and self.total - self.overhead + num_queries > self.allowance[1]:
+            raise AllowanceSpent(f"{self.allowance[0]} has spent the queries that an attempt of it may cost")
         num_new = 0 if opening else num_queries - num_replayed
         if num_queries > self.left or num_new > max(self.unpaid, 0):
             left = int(max(min(self.left, self.unpaid + num_replayed), 0))

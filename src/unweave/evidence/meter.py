@@ -4,7 +4,8 @@ It checks shapes and the domain, answers repeated questions from memory (no answ
 charges the ledger before asking, refuses answers that are not numbers, and keeps the transcript that later
 stages fit. Answers of the stage ``certificate`` are kept apart: no fit ever sees them. With a journal, answers that an
 earlier run has paid for are replayed, new ones are on disk before they are used, and a few replayed ones are asked
-again to see that the model is still the same.
+again to see that the model is still the same. A meter may look through a squashing at what stands before it: memory
+and journal keep what the model said, what is returned is inverted.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from unweave.core.errors import (
     TimeSpent,
     UnweaveError,
 )
-from unweave.core.oracle import AnswersInPieces, Oracle, as_real
+from unweave.core.oracle import AnswersInPieces, Oracle, SnapsInputs, as_real
+from unweave.core.outputs import Squashing
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
@@ -60,6 +62,9 @@ class Meter:
     ):
         self.oracle = oracle
         self.input_size, self.output_size = oracle.input_size, oracle.output_size
+        self.dtype = oracle.dtype
+        self._squashing: Squashing | None = None
+        self._raw_error = (0.0, 0.0)
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
         self.deadline = Deadline() if deadline is None else deadline
@@ -85,6 +90,46 @@ class Meter:
         """What the verdict must say about the journal, and about a ``progress`` that failed."""
         return (*self._warnings, *self._watcher.complaints)
 
+    def look_through(
+        self, squashing: Squashing | None, noise: float = 0.0, unit: float = 0.0, *, single: bool = False
+    ) -> None:
+        """Answer from now on with what stands before ``squashing``, or with the model's own answers.
+
+        ``noise`` and ``unit`` are the absolute and the relative error of the model's answers; ``single``: they are
+        float32 numbers, and so are the questions from now on.
+        """
+        raw = self.oracle.output_size
+        self._squashing, self._raw_error = squashing, (noise, unit)
+        self.output_size = raw if squashing is None else squashing.num_inner(raw)
+        self.dtype = "float32" if single else self.oracle.dtype
+
+    def look_like(self, other: Meter) -> None:
+        """See the answers as another meter of the same model does."""
+        noise, unit = other._raw_error
+        self.look_through(other._squashing, noise, unit, single=other.dtype == "float32")
+
+    def blur(self, answers: np.ndarray) -> np.ndarray:
+        """Errors (n,) that the inverse of a squashing makes of the errors of the model's answers.
+
+        ``answers`` are as returned, inverted. Infinite at the end of the range; zero where there is no squashing.
+        """
+        if self._squashing is None:
+            return np.zeros(len(answers))
+        return self._squashing.errors(self._squashing.restore(answers), *self._raw_error)
+
+    @property
+    def is_squashed(self) -> bool:
+        """Whether the answers are inverted, so that their errors differ from one to the next (``blur``)."""
+        return self._squashing is not None
+
+    def raw(self, x: np.ndarray) -> np.ndarray:
+        """What the model itself answers, whatever the meter looks through."""
+        kept, self._squashing = self._squashing, None
+        try:
+            return self.ask(x)
+        finally:
+            self._squashing = kept
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Charge the questions asked inside to ``name``."""
@@ -99,6 +144,16 @@ class Meter:
             self._stage = outer
             self._since = self._since if inside else None
 
+    @contextmanager
+    def allow(self, who: str, num_queries: int) -> Iterator[None]:
+        """Let ``who`` ask so many questions inside; one more raises ``AllowanceSpent``."""
+        outer = self.ledger.allowance
+        self.ledger.allowance = who, self.ledger.total - self.ledger.overhead + num_queries
+        try:
+            yield
+        finally:
+            self.ledger.allowance = outer
+
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
 
@@ -110,7 +165,7 @@ class Meter:
             return seen
         rows = np.flatnonzero(~self.domain.contains(seen, 0.0))
         if len(rows):
-            single = self.oracle.dtype == "float32"
+            single = self.dtype == "float32"
             rows = rows[self.domain.contains(x[rows], 2.0**-22 if single else 1e-12)]
             moved = self._round(self.domain.nearest(x[rows], 2.0**-24 if single else 0.0))
             inside = self.domain.contains(moved, 0.0)
@@ -118,7 +173,9 @@ class Meter:
         return seen
 
     def _round(self, x: np.ndarray) -> np.ndarray:
-        return x.astype(np.float32).astype(np.float64) if self.oracle.dtype == "float32" else x.copy()
+        if isinstance(self.oracle, SnapsInputs):
+            return self.oracle.snap(x) if x.ndim == 2 and x.shape[1] == self.input_size else x
+        return x.astype(np.float32).astype(np.float64) if self.dtype == "float32" else x.copy()
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         """Answers (n, outputs) to the rows of ``x``; only rows never asked before are charged and sent."""
@@ -138,7 +195,7 @@ class Meter:
             )
         if not self._remember:
             self.ledger.charge(self._stage, len(x), 0)
-            return np.concatenate(list(self._send(x)))
+            return self._inverted(np.concatenate(list(self._send(x))))
         keys = [row.tobytes() for row in np.ascontiguousarray(x)]
         fresh: dict[bytes, int] = {}
         for i, key in enumerate(keys):
@@ -161,7 +218,7 @@ class Meter:
                 self._y.append(answer)
                 self._stages.append(self._stage)
             self._report()
-        return np.array([self._y[self._index[key]] for key in keys]).reshape(len(x), self.output_size)
+        return self._inverted(np.array([self._y[self._index[key]] for key in keys]))
 
     def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
         """The evidence: every question asked so far with its answer, or those of the named stages.
@@ -170,12 +227,20 @@ class Meter:
         """
         chosen = [i for i, s in enumerate(self._stages) if s != CERTIFICATE and (not stages or s in stages)]
         x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
-        return x, np.array([self._y[i] for i in chosen]).reshape(len(chosen), self.output_size)
+        y = np.array([self._y[i] for i in chosen])
+        if self._squashing is not None and len(x):  # the domain may have been narrowed since
+            inside = self.domain.contains(x, 0.0)
+            x, y = x[inside], y[inside]
+        return x, self._inverted(y)
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
         x = np.array(self._x).reshape(len(self._x), self.input_size)
-        return x, np.array(self._y).reshape(len(self._y), self.output_size)
+        return x, self._inverted(np.array(self._y))
+
+    def _inverted(self, answers: np.ndarray) -> np.ndarray:
+        answers = answers.reshape(-1, self.oracle.output_size)
+        return answers if self._squashing is None else self._squashing.invert(answers)
 
     def is_new(self, x: np.ndarray) -> np.ndarray:
         """Which rows of ``x`` were never asked, and are not the repetition of an earlier row."""
@@ -236,7 +301,7 @@ class Meter:
         if self._journal is None:
             return np.concatenate(list(self._send(batch)))
         keys = [row.tobytes() for row in batch]
-        answers = np.array([stored.get(key, np.full(self.output_size, np.nan)) for key in keys])
+        answers = np.array([stored.get(key, np.full(self.oracle.output_size, np.nan)) for key in keys])
         live = np.array([i for i, key in enumerate(keys) if key not in stored], dtype=int)
         if len(live) and self._replayed and self._level is not None and not self._seam_checked:
             self._seam_checked = True
@@ -255,12 +320,12 @@ class Meter:
         for piece in self._pieces(batch):
             if (
                 piece.ndim != 2
-                or piece.shape[1] != self.output_size
+                or piece.shape[1] != self.oracle.output_size
                 or not 0 < len(piece) <= len(batch) - done
             ):
                 raise OracleError(
                     f"{self.oracle.name} answered with shape {piece.shape}; "
-                    f"expected {(len(batch), self.output_size)}"
+                    f"expected {(len(batch), self.oracle.output_size)}"
                 )
             usable = np.abs(piece) < LARGEST_ANSWER
             if not np.all(usable):

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unweave.core.errors import InputError
+from unweave.core.errors import InputError, MissingExtra
+from unweave.core.npz import open_npz
 
 Target = str | int | Sequence[str]
 _OUTPUT = re.compile(r"y_?\d*|target_?\d*", re.IGNORECASE)
@@ -49,6 +50,44 @@ def split_columns(
 
 def read_csv(path: Path, target: Target | None) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and outputs of a text table; without a header the last column is the answer."""
+    columns, has_header = _read_text(path)
+    if target is None and not has_header:
+        target = len(columns) - 1
+    inputs, outputs = split_columns(list(columns), target, str(path))
+    return from_columns(columns, inputs, outputs, str(path))
+
+
+def read_columns(path: Path) -> dict[str, Any]:
+    """The columns of a .csv, .tsv or .parquet file, or of the array of inputs in an .npz file, by name."""
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv"):
+        return _read_text(path)[0]
+    if suffix == ".parquet":
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError as error:
+            raise MissingExtra("pyarrow", "parquet") from error
+        try:
+            return columns_of(pyarrow.parquet.read_table(path))
+        except (pyarrow.ArrowException, OSError) as error:
+            raise InputError(f"{path} cannot be read ({error}); write it again") from error
+    if suffix == ".npz":
+        with open_npz(path) as file:
+            wide = [name for name in file.names if name.lower() in ("x", "inputs", "data")]
+            if not wide and len(file.names) != 1:
+                raise InputError(
+                    f"{path}: name the array of inputs x; there are {_listed(sorted(file.names))}"
+                )
+            array = file.read((wide or list(file.names))[0])
+        return {f"column {i}": array[:, i] for i in range(array.shape[1])}
+    raise InputError(f"{path}: give rows as .csv, .tsv, .parquet or .npz")
+
+
+def _read_text(path: Path) -> tuple[dict[str, Any], bool]:
+    """Columns of a text table by name, and whether it names them itself."""
     with path.open(newline="", encoding="utf-8-sig", errors="replace") as file:
         head = file.readline()
         if not head.strip():
@@ -67,11 +106,8 @@ def read_csv(path: Path, target: Target | None) -> tuple[np.ndarray, np.ndarray]
         raise InputError(
             f"{path}: row {ragged + 1} has {len(rows[ragged])} fields, the first line {len(names)}"
         )
-    if target is None and not has_header:
-        target = len(names) - 1
-    inputs, outputs = split_columns(names, target, str(path))
     columns = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {n: () for n in names}
-    return from_columns(columns, inputs, outputs, str(path))
+    return columns, has_header
 
 
 def is_table(value: Any) -> bool:
@@ -86,10 +122,12 @@ def from_table(table: Any, target: Target | None) -> tuple[np.ndarray, np.ndarra
         return pair
     names = [str(name) for name in (table if isinstance(table, Mapping) else _names(table) or ())]
     inputs, outputs = split_columns(names, target, what)
-    columns = {
-        str(name): table[name] for name in (table if isinstance(table, Mapping) else _names(table) or ())
-    }
-    return from_columns(columns, inputs, outputs, what)
+    return from_columns(columns_of(table), inputs, outputs, what)
+
+
+def columns_of(table: Any) -> dict[str, Any]:
+    """The columns of a table by name."""
+    return {str(name): table[name] for name in (table if isinstance(table, Mapping) else _names(table) or ())}
 
 
 def from_columns(
@@ -145,20 +183,25 @@ def _names(table: Any) -> list[Any] | None:
 
 
 def _as_numbers(values: Any, name: str, what: str) -> np.ndarray:
-    to_numpy = getattr(values, "to_numpy", None)
-    column = np.asarray(to_numpy() if callable(to_numpy) else values)
-    if column.dtype.kind in "OUS":
-        column = np.array(["nan" if _is_missing(value) else value for value in column.tolist()])
     try:
-        return column.astype(np.float64)
+        return as_column(values).astype(np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"{what}: column {name!r} does not hold numbers; encode it first, or leave the column out"
         ) from error
 
 
+def as_column(values: Any) -> np.ndarray:
+    """A column as an array; empty fields read "nan"."""
+    to_numpy = getattr(values, "to_numpy", None)
+    column = np.asarray(to_numpy() if callable(to_numpy) else values)
+    if column.dtype.kind not in "OUS":
+        return column
+    return np.array(["nan" if _is_missing(value) else value for value in column.tolist()])
+
+
 def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, str) and not value.strip())
+    return value is None or value != value or (isinstance(value, str) and not value.strip())
 
 
 def _is_number(text: str) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from unweave.core import activations as act
 from unweave.core.errors import ExportError
 from unweave.core.network import Network
+from unweave.core.outputs import ROWWISE, apply_output
 
 
 def probe_points(input_size: int, seed: int = 0) -> np.ndarray:
@@ -36,16 +36,23 @@ def rounding_allowance(network: Network, x: np.ndarray, dtype: str = "float64") 
     error = unit * np.abs(h)
     with np.errstate(all="ignore"):
         for w, b, name in zip(network.weights, network.biases, network.activations, strict=True):
-            activation = act.get(name)
             magnitude = np.abs(h) @ np.abs(w).T + np.abs(b)
             z = h @ w.T + b
             spread = error @ np.abs(w).T + unit * (w.shape[1] + 2) * magnitude
-            h = activation(z)
-            ends = np.maximum(np.abs(activation(z + spread) - h), np.abs(activation(z - spread) - h))
+            h, ends = _through(name, z, spread)
             error = ends + (0.0 if name == "identity" else 32 * unit * (1.0 + np.abs(h) + spread))
             overflow |= ~np.all((magnitude < largest) & (np.abs(h) < largest), axis=1)
     error[overflow] = np.inf
     return error
+
+
+def _through(name: str, z: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What stands behind ``z``, and how far it moves where ``z`` is off by ``spread``."""
+    h = apply_output(name, z)
+    if name not in ROWWISE:
+        return h, np.maximum(*(np.abs(apply_output(name, z + sign * spread) - h) for sign in (-1, 1)))
+    most = 2 * np.max(spread, axis=1, keepdims=True)  # all logits count, by at most their own error
+    return h, h * np.expm1(np.minimum(most, 700.0)) if name == "softmax" else most + 0 * h
 
 
 def require_same(

@@ -17,7 +17,7 @@ import numpy as np
 
 from unweave.core.errors import MissingExtra, UnweaveError
 from unweave.core.network import Network
-from unweave.formats.onnx_activations import NodeWriter, write_activation
+from unweave.formats.onnx_activations import NodeWriter, write_activation, write_output
 from unweave.version import __version__
 
 OPSET = 17
@@ -53,7 +53,9 @@ def build_model(network: Network, dtype: str = "float64") -> Any:
     value = "x"
     for i, (w, b, name) in enumerate(zip(network.weights, network.biases, network.activations, strict=True)):
         weight, bias = writer.tensor(f"layers.{i}.weight", w), writer.tensor(f"layers.{i}.bias", b)
-        value = write_activation(writer, name, writer.op("Gemm", value, weight, bias, transB=1))
+        before = writer.op("Gemm", value, weight, bias, transB=1)
+        last = i == network.num_layers - 1
+        value = (write_output if last else write_activation)(writer, name, before)
     writer.nodes[-1].output[0] = "y"
     graph = helper.make_graph(
         writer.nodes,

@@ -16,6 +16,7 @@ import numpy as np
 from unweave.core.activation_families import SELU_ALPHA, SELU_SCALE
 from unweave.core.activations import split_name
 from unweave.core.errors import ExportError
+from unweave.core.outputs import Squashing
 
 ACTIVATIONS = {
     "Relu": "relu",
@@ -108,6 +109,27 @@ def write_activation(writer: NodeWriter, name: str, z: str) -> str:
     if parameter is None:
         return _WRITERS[kind](writer, z)
     return _WRITERS[kind](writer, z, parameter)
+
+
+def write_output(writer: NodeWriter, name: str, z: str) -> str:
+    """The same for what stands behind the last layer: an activation, a softmax, expm1 or a clamp."""
+    if name in ("softmax", "log_softmax"):
+        return writer.op("Softmax" if name == "softmax" else "LogSoftmax", z, axis=1)
+    if name == "expm1":
+        return _expm1(writer, z)
+    if name.startswith("clamp"):
+        low, high = Squashing(name).range
+        z = writer.op("Max", z, writer.constant(low)) if math.isfinite(low) else z
+        return writer.op("Min", z, writer.constant(high)) if math.isfinite(high) else z
+    return write_activation(writer, name, z)
+
+
+def _expm1(w: NodeWriter, z: str) -> str:
+    """2 t / (1 - t) with t = tanh(z / 2): no cancellation near 0; beyond 20 the exponential itself."""
+    t = w.op("Tanh", w.op("Mul", w.constant(0.5), w.op("Min", z, w.constant(20.0))))
+    near = w.op("Div", w.op("Mul", w.constant(2.0), t), w.op("Sub", w.constant(1.0), t))
+    far = w.op("Sub", w.op("Exp", z), w.constant(1.0))
+    return w.op("Where", w.op("Greater", z, w.constant(1.0)), far, near)
 
 
 def _identity(w: NodeWriter, z: str) -> str:

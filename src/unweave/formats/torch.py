@@ -9,6 +9,7 @@ import numpy as np
 from unweave.core.activations import split_name
 from unweave.core.errors import ExportError, MissingExtra
 from unweave.core.network import Network
+from unweave.core.outputs import Squashing
 from unweave.formats.check import require_same
 
 
@@ -39,6 +40,10 @@ def to_torch(network: Network) -> Any:
 
 def _activation_module(torch: Any, name: str) -> Any:
     nn = torch.nn
+    if name in ("softmax", "log_softmax"):
+        return (nn.Softmax if name == "softmax" else nn.LogSoftmax)(dim=1)
+    if name.startswith("clamp"):
+        return nn.Hardtanh(*Squashing(name).range)
     kind, given = split_name(name)
     parameter = 1.0 if given is None else given
     if kind == "leaky_relu":
@@ -60,6 +65,7 @@ def _activation_module(torch: Any, name: str) -> Any:
     formulas = {
         "erf": torch.erf,
         "exp": torch.exp,
+        "expm1": torch.expm1,
         "quadratic": torch.square,
         "step": lambda z: (z > 0).to(z.dtype),
         "squareplus": lambda z: _squareplus(torch, z, 4.0 if given is None else given),

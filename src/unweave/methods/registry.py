@@ -30,6 +30,7 @@ class Entry:
 REGISTRY = (
     Entry("halfspaces", "high_threshold.decisions:Decisions", Evidence.QUERIES),
     Entry("ridge", "ridge.method:Ridge", Evidence.QUERIES),
+    Entry("linear", "linear:Linear", Evidence.QUERIES),
     Entry("relu-lines", "relu.lines:ReluLines", Evidence.QUERIES),
     Entry("relu-lifted", "relu.lifted.method:ReluLifted", Evidence.QUERIES),
     Entry("relu-layers", "relu.deep.method:ReluDeep", Evidence.QUERIES),

@@ -20,6 +20,7 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError
+from unweave.evidence.data import Data
 from unweave.models import log_odds
 from unweave.models.http_formats import DATATYPES, Described, Format, Rows, Tensors, read_metadata
 from unweave.models.http_template import Template, parse_template
@@ -199,7 +200,7 @@ def from_url(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> HttpOracle:
     """An oracle for a served model: reads its metadata where there are any, and asks one to four questions."""
     served = ServedModel(model) if isinstance(model, str) else model
@@ -234,7 +235,8 @@ def from_url(
     if domain is None:
         points = rng.standard_normal((num_points, size))
     else:
-        points = np.asarray(domain.sample(num_points, size, rng), dtype=np.float64)
+        points = domain.sample(num_points, size, rng)
+        points = points if points.dtype == object else np.asarray(points, dtype=np.float64)
     if datatype == "FP32":
         points = points.astype(np.float32).astype(np.float64)
     oracle.probe(points, datatype, forms)

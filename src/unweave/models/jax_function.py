@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from unweave.core.domains import Domain
+from unweave.evidence.data import Data
 from unweave.models.python_callable import CallableOracle, from_callable
 
 LEAST, MOST = 16, 8192
@@ -25,7 +26,7 @@ def from_jax(
     name: str | None = None,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a function on JAX arrays; ``one_row`` says that it answers single rows."""
     import jax

@@ -15,7 +15,7 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra, OracleError
 from unweave.core.network import Network
-from unweave.models import log_odds
+from unweave.evidence.data import Data
 from unweave.models.layer_chain import LayerChain
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
@@ -47,7 +47,7 @@ def from_keras(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a Keras model with one input and one output."""
     import keras  # pyright: ignore[reportMissingImports]
@@ -63,21 +63,17 @@ def from_keras(
     check_size(name, "input_size", input_size, num_inputs)
     one = (num_inputs,) if None in one else one
     dtype = getattr(model, "compute_dtype", "float32")
-    softmax = _ends_in_softmax(model)
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         inputs = keras.ops.convert_to_tensor(x.reshape(len(x), *one).astype(_wide(dtype)))
         answers = model(inputs, training=False)
         if isinstance(answers, list | tuple | dict):
             raise OracleError(f"{name} has several outputs; pass a callable that returns the one meant")
-        values = as_matrix(_detached(keras, answers), len(x), name)
-        return log_odds.from_probabilities(values) if softmax else values
+        return as_matrix(_detached(keras, answers), len(x), name)
 
     num_outputs = as_matrix(ask_once(evaluate, num_inputs, name, domain), 1, name).shape[1]
     check_size(name, "output_size", output_size, num_outputs)
-    notes = (log_odds.note(2 if num_outputs == 1 else num_outputs),) if softmax else ()
-    if dtype not in ("float32", "float64"):
-        notes = (*notes, f"the model computes in {dtype}")
+    notes = () if dtype in ("float32", "float64") else (f"the model computes in {dtype}",)
     return CallableOracle(
         name,
         num_inputs,
@@ -159,14 +155,6 @@ def _function_name(function: Any) -> str:
     return str(
         getattr(function, "__name__", None) or getattr(function, "name", None) or type(function).__name__
     )
-
-
-def _ends_in_softmax(model: Any) -> bool:
-    layers = getattr(model, "layers", None)
-    if not layers:
-        return False
-    last = layers[-1]
-    return type(last).__name__ == "Softmax" or _function_name(getattr(last, "activation", None)) == "softmax"
 
 
 def _wide(dtype: str) -> str:

@@ -10,7 +10,6 @@ import numpy as np
 
 from unweave.core.errors import InputError
 from unweave.core.network import Network
-from unweave.models import log_odds
 
 
 class LayerChain:
@@ -22,7 +21,7 @@ class LayerChain:
         self._weight = np.eye(input_size)
         self._bias = np.zeros(input_size)
         self._pending = False
-        self._softmax = False
+        self._softmax = ""
 
     @property
     def width(self) -> int:
@@ -63,19 +62,18 @@ class LayerChain:
         self._weight, self._bias = np.eye(len(self._weight)), np.zeros(len(self._weight))
         self._pending = False
 
-    def softmax(self) -> None:
-        """The last step is a softmax: the network keeps its logits, without their common shift."""
+    def softmax(self, name: str = "softmax") -> None:
+        """The last step is a softmax, or a log_softmax."""
         self._refuse_after_softmax()
-        self._softmax = True
+        self._softmax = name
 
     def network(self) -> Network:
         """Everything appended so far as a network."""
         layers = list(self._layers)
         if self._pending or self._softmax or not layers:
-            layers.append((self._weight, self._bias, "identity"))
+            layers.append((self._weight, self._bias, self._softmax or "identity"))
         weights, biases, names = zip(*layers, strict=True)
-        network = Network(weights, biases, names)
-        return log_odds.without_shift(network) if self._softmax else network
+        return Network(weights, biases, names)
 
     def _refuse_after_softmax(self) -> None:
         if self._softmax:

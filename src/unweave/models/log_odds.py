@@ -38,8 +38,8 @@ def note(num_classes: int) -> str:
 
 
 def without_shift(network: Network) -> Network:
-    """The network whose outputs are ``centred`` of the given one's (a softmax stood behind it)."""
+    """The network in front of the softmax of the given one, its outputs ``centred``."""
     last = np.column_stack([network.weights[-1], network.biases[-1]])
     last = centred(last.T).T
     weights, biases = [*network.weights[:-1], last[:, :-1]], [*network.biases[:-1], last[:, -1]]
-    return Network(weights, biases, network.activations)
+    return Network(weights, biases, (*network.activations[:-1], "identity"))

@@ -19,8 +19,8 @@ import scipy.special
 from unweave.core import activations
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
+from unweave.evidence.data import Data
 from unweave.formats.onnx_activations import ROUNDED_BY_RUNTIME, UNIT_BY_UNIT
-from unweave.models import log_odds
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
 if TYPE_CHECKING:
@@ -39,8 +39,6 @@ class Signature:
     batch_size: int | None
     """The fixed batch size, or None when any number of rows may be asked at once."""
     output_shape: tuple[int | None, ...] | None
-    probabilities: bool
-    """Whether the output is a vector of class probabilities."""
 
 
 def load_onnx(source: Path | ModelProto) -> ModelProto:
@@ -72,7 +70,7 @@ def from_onnx(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from an ONNX file or model with one input and one output that matters."""
     name = f"ONNX model {source.name}" if isinstance(source, Path) else "ONNX model"
@@ -85,18 +83,15 @@ def from_onnx(
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         inputs = np.ascontiguousarray(x, dtype=signature.dtype).reshape(len(x), *shape)
-        values = as_matrix(_in_batches(run, inputs, signature.batch_size), len(x), name)
-        return log_odds.from_probabilities(values) if signature.probabilities else values
+        return as_matrix(_in_batches(run, inputs, signature.batch_size), len(x), name)
 
     declared = signature.output_shape
     probes = 0
-    if declared is not None and None not in declared and not signature.probabilities:
+    if declared is not None and None not in declared:
         num_outputs = math.prod(d for d in declared if d is not None)
     else:
         num_outputs = as_matrix(ask_once(evaluate, num_inputs, name, domain), 1, name).shape[1]
         probes = 1
-    if signature.probabilities:
-        notes = (*notes, log_odds.note(2 if num_outputs == 1 else num_outputs))
     check_size(name, "output_size", output_size, num_outputs)
     dtype = "float64" if signature.dtype == np.float64 else "float32"
     return CallableOracle(name, num_inputs, num_outputs, dtype, evaluate, notes, probes)
@@ -125,10 +120,7 @@ def read_signature(model: ModelProto, name: str) -> Signature:
     output = _choose_output(model, name)
     produced = _dimensions(output)
     shape = None if produced is None else produced[1:] if len(produced) > 1 else (1,)
-    producer = next((node for node in model.graph.node if output.name in node.output), None)
-    softmax = producer is not None and producer.op_type == "Softmax"
-    probabilities = softmax or "probabilit" in output.name.lower()
-    return Signature(feed.name, output.name, dtype, dims[1:], dims[0], shape, probabilities)
+    return Signature(feed.name, output.name, dtype, dims[1:], dims[0], shape)
 
 
 def count_inputs(model: ModelProto, signature: Signature, given: int | None, name: str) -> int:

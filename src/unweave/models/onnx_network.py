@@ -105,7 +105,7 @@ class _Walk:
             factors = gain / np.sqrt(variance + (options["epsilon"].f if "epsilon" in options else 1e-5))
             chain.scale(factors, shift - factors * mean)
         elif kind in ("Softmax", "LogSoftmax") and node.output[0] == self.goal:
-            chain.softmax()
+            chain.softmax("softmax" if kind == "Softmax" else "log_softmax")
         else:
             chain.activation(self._activation_name(node, options, others))
 

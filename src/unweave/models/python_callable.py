@@ -15,6 +15,7 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError, UnweaveError
 from unweave.core.oracle import as_real
+from unweave.evidence.data import Data
 
 
 @dataclass
@@ -40,7 +41,7 @@ def from_callable(
     input_size: int | None,
     output_size: int | None = None,
     name: str | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a batched function; one question tells its number of outputs and its precision."""
     name = name or f"function {getattr(function, '__qualname__', type(function).__name__)}"
@@ -55,13 +56,16 @@ def from_callable(
     return CallableOracle(name, input_size, answers.shape[1], dtype, function, probes=1)
 
 
-def ask_once(function: Callable[[np.ndarray], Any], input_size: int, name: str, domain: Domain | None) -> Any:
+def ask_once(
+    function: Callable[[np.ndarray], Any], input_size: int, name: str, domain: Domain | Data | None
+) -> Any:
     """The raw answer of ``function`` to one point of the domain (the origin where there is none)."""
     check_count(name, "input_size", input_size)
     if domain is None:
         point = np.zeros((1, input_size))
     else:
-        point = np.asarray(domain.sample(1, input_size, np.random.default_rng(0)), dtype=np.float64)
+        point = domain.sample(1, input_size, np.random.default_rng(0))
+        point = point if point.dtype == object else np.asarray(point, dtype=np.float64)
     try:
         return function(point)
     except UnweaveError:

@@ -20,6 +20,7 @@ from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
 from unweave.core.network import Network
 from unweave.core.oracle import Oracle
+from unweave.evidence.data import Data
 from unweave.models.http_model import ServedModel, from_url
 from unweave.models.python_callable import check_count, check_size, from_callable
 from unweave.models.saved_network import from_network, read_network
@@ -39,7 +40,7 @@ def resolve(
     input_size: int | None = None,
     output_size: int | None = None,
     allow_pickle: bool = False,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> Oracle:
     """An oracle that answers for ``model``.
 
@@ -62,7 +63,7 @@ def resolve(
         if size is not None:
             check_count("resolve", what, size)
     sizes: dict[str, Any] = {"input_size": input_size, "output_size": output_size}
-    model = model if is_address(model) else _open(model, allow_pickle)
+    model = model if is_address(model) else open_model(model, allow_pickle)
     if is_address(model):
         return from_url(model, **sizes, domain=domain)
     if isinstance(model, Network):
@@ -108,7 +109,7 @@ def resolve_network(model: Any, *, allow_pickle: bool = False) -> Network:
         raise InputError(
             "a served model has no weights to compare; identify it first, and compare the result"
         )
-    model = _open(model, allow_pickle)
+    model = open_model(model, allow_pickle)
     if isinstance(model, Network):
         return model
     if _is(model, "keras", "Model"):
@@ -143,7 +144,7 @@ def num_probes(oracle: Oracle) -> int:
     return int(getattr(oracle, "probes", 0))
 
 
-def _open(model: Any, allow_pickle: bool) -> Any:
+def open_model(model: Any, allow_pickle: bool) -> Any:
     """Names and paths opened: what comes back is a model object, or the path of an ONNX file."""
     if isinstance(model, str) and not _names_file(model):
         reference = _REFERENCE.fullmatch(model)

@@ -16,6 +16,7 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError
 from unweave.core.network import Network
+from unweave.evidence.data import Data
 from unweave.models import log_odds
 from unweave.models.layer_chain import LayerChain
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
@@ -28,12 +29,18 @@ def from_estimator(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a fitted regressor, classifier or pipeline."""
     name = f"scikit-learn {_title(model)}"
     num_inputs = _fitted(model, name)
     check_size(name, "input_size", input_size, num_inputs)
+    coded = encoded_columns(model)
+    if coded and not isinstance(domain, Data):
+        raise InputError(
+            f"{name} takes categories ({', '.join(map(str, coded[:4]))}), which numbers drawn at random are not; give "
+            f"rows of data: domain=unweave.Data(X) (--data rows.csv)"
+        )
     answer, notes = _question(model, name)
 
     def evaluate(x: np.ndarray) -> np.ndarray:
@@ -57,7 +64,8 @@ def read_estimator(model: Any) -> Network:
     name = f"scikit-learn {_title(model)}"
     chain = LayerChain(_fitted(model, name), name)
     _append(chain, model)
-    return chain.network()
+    network = chain.network()
+    return log_odds.without_shift(network) if network.activations[-1] == "softmax" else network
 
 
 def _append(chain: LayerChain, model: Any) -> None:
@@ -118,6 +126,36 @@ def _scaling(step: Any, name: str) -> tuple[np.ndarray | float, np.ndarray | flo
     )
 
 
+def encoded_columns(model: Any) -> list[str | int]:
+    """The columns that some step takes as categories, by name or number."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, TargetEncoder
+
+    if isinstance(model, Pipeline):
+        first = next((step for _, step in model.steps if step is not None and step != "passthrough"), None)
+        return [] if first is None else encoded_columns(first)
+    if isinstance(model, OneHotEncoder | OrdinalEncoder | TargetEncoder):
+        return list(getattr(model, "feature_names_in_", range(model.n_features_in_)))
+    if not isinstance(model, ColumnTransformer):
+        return []
+    found: list[str | int] = []
+    for _, step, columns in model.transformers_:
+        inner = [] if isinstance(step, str) or not hasattr(step, "fit") else encoded_columns(step)
+        if inner:
+            chosen = (
+                np.arange(int(getattr(model, "n_features_in_", 0)))[columns]
+                if _by_place(columns)
+                else columns
+            )
+            found += [column if isinstance(column, str) else int(column) for column in np.atleast_1d(chosen)]
+    return found
+
+
+def _by_place(columns: Any) -> bool:
+    return isinstance(columns, slice) or np.asarray(columns).dtype.kind == "b"
+
+
 def _question(model: Any, name: str) -> tuple[Callable[[Any], Any], tuple[str, ...]]:
     """What to call, and what the verdict must say about it."""
     from sklearn.base import is_classifier
@@ -174,7 +212,7 @@ def _as_table(model: Any, x: np.ndarray) -> Any:
         import pandas  # pyright: ignore[reportMissingImports]
     except ImportError:
         return x
-    return pandas.DataFrame(x, columns=columns)
+    return pandas.DataFrame(x, columns=columns).infer_objects()
 
 
 def _final(model: Any) -> Any:

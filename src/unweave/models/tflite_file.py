@@ -9,6 +9,7 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
+from unweave.evidence.data import Data
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
 
@@ -17,7 +18,7 @@ def from_tflite(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a ``.tflite`` file with one float input and one float output."""
     try:

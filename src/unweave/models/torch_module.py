@@ -13,7 +13,8 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError
 from unweave.core.network import Network
-from unweave.models import log_odds
+from unweave.core.outputs import clamp_name
+from unweave.evidence.data import Data
 from unweave.models.layer_chain import LayerChain
 from unweave.models.python_callable import CallableOracle, as_matrix, ask_once, check_size
 
@@ -26,7 +27,7 @@ def from_module(
     *,
     input_size: int | None = None,
     output_size: int | None = None,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
 ) -> CallableOracle:
     """An oracle from a module; sizes from its linear layers in a plain sequence, else by one question."""
     import torch
@@ -44,8 +45,6 @@ def from_module(
                 f"{name} does not begin with a linear layer, so its inputs are not known; "
                 f"pass input_size=..., or a callable that maps (n, inputs) to (n, outputs)"
             )
-    last = None if leaves is None else leaves[-1]
-    softmax = isinstance(last, nn.Softmax | nn.LogSoftmax)
     notes = () if dtype in (torch.float32, torch.float64) else (f"the module computes in {dtype}",)
 
     def evaluate(x: np.ndarray) -> np.ndarray:
@@ -62,20 +61,13 @@ def from_module(
                 f"{name} answered with a {type(answers).__name__}; "
                 f"pass a callable that returns the one tensor meant"
             )
-        values = as_matrix(answers.detach().to("cpu", torch.float64).numpy(), len(x), name)
-        if not softmax:
-            return values
-        is_log = isinstance(last, nn.LogSoftmax)
-        return log_odds.centred(values) if is_log else log_odds.from_probabilities(values)
+        return as_matrix(answers.detach().to("cpu", torch.float64).numpy(), len(x), name)
 
     probes = 0
     if leaves is not None and linears and _keeps_width(leaves, linears[-1]):
         if input_size != linears[0].in_features and first is linears[0]:
             check_size(name, "input_size", input_size, linears[0].in_features)
         num_outputs = linears[-1].out_features
-        if softmax:
-            notes = (*notes, log_odds.note(num_outputs))
-            num_outputs = log_odds.num_outputs(num_outputs)
     else:
         num_outputs = as_matrix(ask_once(evaluate, input_size, name, domain), 1, name).shape[1]
         probes = 1
@@ -112,7 +104,7 @@ def _append(chain: LayerChain, leaf: nn.Module) -> None:
         shift = _array(leaf.bias) if leaf.affine else 0.0
         chain.scale(scale, shift - scale * _array(leaf.running_mean))
     elif isinstance(leaf, nn.Softmax | nn.LogSoftmax):
-        chain.softmax()
+        chain.softmax("softmax" if isinstance(leaf, nn.Softmax) else "log_softmax")
     elif not isinstance(leaf, nn.Identity | nn.Flatten | nn.Dropout | nn.AlphaDropout):
         chain.activation(_activation_name(leaf, chain.name))
 
@@ -133,8 +125,8 @@ def _activation_name(leaf: nn.Module, name: str) -> str:
         return f"elu({float(leaf.alpha)!r})"
     if isinstance(leaf, nn.CELU):
         return f"celu({float(leaf.alpha)!r})"
-    if isinstance(leaf, nn.Hardtanh) and (leaf.min_val, leaf.max_val) == (-1.0, 1.0):
-        return "hardtanh"
+    if isinstance(leaf, nn.Hardtanh):
+        return clamp_name(float(leaf.min_val), float(leaf.max_val))
     if isinstance(leaf, nn.GELU):
         return "gelu_tanh" if leaf.approximate == "tanh" else "gelu"
     raise InputError(

@@ -110,9 +110,10 @@ def _differences(inquiry: Inquiry, centres, values, bars, steps, rng):
     answers, their_bars = inquiry.ask(np.concatenate([there, check]))
     rise = answers[: num * d].reshape(num, d, answers.shape[1]) - values[:, None]
     run = np.diagonal((there - np.repeat(centres, d, axis=0)).reshape(num, d, d), axis1=1, axis2=2)
-    gradients = np.swapaxes(rise / run[:, :, None], 1, 2)
     bar = np.maximum(bars, their_bars[: num * d].reshape(num, d).max(axis=1))
-    errors = 1.5 * bar / np.abs(run).min(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):  # no room for a step: no gradient, an infinite error
+        gradients = np.swapaxes(rise / run[:, :, None], 1, 2)
+        errors = 1.5 * bar / np.abs(run).min(axis=1)
     predicted = values + np.einsum("nkd,nd->nk", gradients, check - centres)
     miss = np.max(np.abs(predicted - answers[num * d :]), axis=1)
     return (

@@ -70,7 +70,7 @@ class Inquiry:
     def bars(self, x: np.ndarray, answers: np.ndarray) -> np.ndarray:
         """The error to expect of ``answers`` to the rows of ``x``."""
         size = np.max(np.abs(answers), axis=1) + self.slope * np.sqrt(np.einsum("nd,nd->n", x, x))
-        return self.noise + self.relative * size
+        return self.noise + self.relative * size + self.meter.blur(answers)
 
     def against(self, model: Model | None) -> Inquiry:
         """The same oracle, less another model."""
@@ -87,7 +87,7 @@ def open_inquiry(
     apart = np.linalg.norm(x[:num_pairs] - x[num_pairs:], axis=1)
     rise = np.max(np.abs(answers[:num_pairs] - answers[num_pairs:]), axis=1)
     slope = float(np.max(rise / np.maximum(apart, 1e-300)))
-    floor = 2e-8 if meter.oracle.dtype == "float32" or precision.kind == "float32" else 5e-16
+    floor = 2e-8 if meter.dtype == "float32" or precision.kind == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
     # the precision was measured near by; the first points of any domain are near ones
     size = np.max(np.abs(answers), axis=1) + slope * np.linalg.norm(x, axis=1)
@@ -95,7 +95,7 @@ def open_inquiry(
     return Inquiry(
         meter,
         relative=max(1.5 * precision.noise / size if exact and size > 0 else 0.0, floor),
-        noise=0.0 if exact else precision.noise,
+        noise=0.0 if exact or meter.is_squashed else precision.noise,
         slope=slope,
         window=window,
     )

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import traceback
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,15 @@ from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
 from unweave.core.deadline import Deadline
-from unweave.core.errors import BudgetSpent, InputError, JournalError, MissingExtra, OracleError, Outcome
+from unweave.core.errors import (
+    AllowanceSpent,
+    BudgetSpent,
+    InputError,
+    JournalError,
+    MissingExtra,
+    OracleError,
+    Outcome,
+)
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
@@ -76,6 +85,18 @@ class Side(Protocol):
 
     def warnings(self, method: Method) -> tuple[str, ...]: ...
 
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """Inside, the method may cost what it states, and no more."""
+        ...
+
+    def change_view(self) -> bool:
+        """Read the answers in another way, if one is plausible: behind a squashing, or as they are."""
+        ...
+
+    def outward(self, network: Network) -> Network:
+        """The network that answers as the evidence does."""
+        ...
+
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
         ...
@@ -91,47 +112,74 @@ class Side(Protocol):
 
 def drive(side: Side, wishes: Wishes) -> Identification:
     """Every stage in order, one method after the other until one identifies; a spent budget ends it."""
-    best: Identification | None = None
-    choice: Choice | None = None
-    troubles: list[str] = []
+    progress = _Progress()
     try:
         reason = side.begin()
         if reason:
             return _nothing(reason, side)
-        for choice, ranking in _choices(side, wishes):
-            tight = too_large(choice.method.name, side.kind, side.input_size)
-            if tight:
-                best = best or replace(_nothing(tight, side), method=choice.method.name)
-                troubles += [] if any("takes at least" in told for told in troubles) else [tight]
-                continue
-            attempt = _attempt(side, choice, wishes, ranking)
-            best = attempt.found if best is None else _better(best, attempt.found)
-            suspects = _suspects(side, choice, attempt.found)
-            if suspects is not None:  # its earlier questions are remembered and cost nothing
-                attempt = _attempt(side, choice, wishes, ranking, suspects)
-                best = _better(best, attempt.found)
-            troubles += [attempt.trouble] if attempt.trouble else []
-            if best.identified or attempt.conclusive or side.ledger.left == 0:
-                break
-            if wishes.deadline.passed:
-                late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
-                best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
-                break
+        _try_methods(side, wishes, progress)
+        while not _is_over(side, wishes, progress) and side.change_view():
+            _try_methods(side, wishes, progress)
     except BudgetSpent as error:
-        if best is None:
+        if progress.best is None:
+            choice = progress.choice
             method = "" if choice is None else choice.method.name
             why = "" if choice is None else choice.reason
-            best = replace(_nothing(str(error), side), method=method, method_reason=why)
+            progress.best = replace(_nothing(str(error), side), method=method, method_reason=why)
         else:
-            best = replace(best, warnings=(*best.warnings, str(error)))
-    if best is None:
-        best = _nothing("no method serves this model yet; name one with method=", side)
+            progress.best = replace(progress.best, warnings=(*progress.best.warnings, str(error)))
+    best = progress.best or _nothing("no method serves this model yet; name one with method=", side)
     if wishes.surrogate is not None and best.surrogate is None:
         copy = side.distil(wishes.surrogate)
         if copy is not None:
             best = replace(best, details={**best.details, "surrogate": as_details(*copy)})
-    untold = tuple(trouble for trouble in troubles if trouble not in best.reason)
+    untold = tuple(trouble for trouble in progress.troubles if trouble not in best.reason)
     return replace(best, ledger=side.ledger, warnings=(*best.warnings, *untold))
+
+
+@dataclass
+class _Progress:
+    """What a run has come to."""
+
+    best: Identification | None = None
+    choice: Choice | None = None
+    troubles: list[str] = field(default_factory=list)
+
+
+def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
+    """One method after the other, as the answers are read now."""
+    for choice, ranking in _choices(side, wishes):
+        progress.choice = choice
+        tight = too_large(choice.method.name, side.kind, side.input_size)
+        if tight:
+            if not any("takes at least" in told for told in progress.troubles):
+                refused = replace(_nothing(tight, side), method=choice.method.name)
+                progress.best = refused if progress.best is None else _better(progress.best, refused)
+                progress.troubles.append(tight)
+            continue
+        attempt = _attempt(side, choice, wishes, ranking)
+        best = attempt.found if progress.best is None else _better(progress.best, attempt.found)
+        progress.best = best
+        suspects = _suspects(side, choice, attempt.found)
+        if suspects is not None:  # its earlier questions are remembered and cost nothing
+            attempt = _attempt(side, choice, wishes, ranking, suspects)
+            progress.best = _better(best, attempt.found)
+        progress.troubles += [attempt.trouble] if attempt.trouble else []
+        if attempt.conclusive or _is_over(side, wishes, progress):
+            break
+
+
+def _is_over(side: Side, wishes: Wishes, progress: _Progress) -> bool:
+    """Whether nothing more need or can be tried."""
+    best = progress.best
+    if (best is not None and best.identified) or side.ledger.left == 0:
+        return True
+    if wishes.deadline.passed and best is not None:
+        late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
+        if late not in best.reason:
+            progress.best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
+        return True
+    return False
 
 
 @dataclass(frozen=True)
@@ -179,7 +227,8 @@ def _attempt(
         precision=precision,
     )
     try:
-        finding = choice.method.recover(side.evidence, problem)
+        with side.allow(choice.method):
+            finding = choice.method.recover(side.evidence, problem)
         if finding.noise is not None:
             precision = replace(precision, noise=finding.noise, kind="noisy")
         base = replace(
@@ -194,6 +243,8 @@ def _attempt(
         if finding.network is None:
             return _Attempt(base, finding.conclusive)
         network, certificate, details = side.certify(finding, precision)
+    except AllowanceSpent as error:
+        return _Attempt(replace(base, reason=str(error)), trouble=str(error))
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:
@@ -207,11 +258,11 @@ def _attempt(
         base,
         outcome=outcome,
         reason=reason,
-        network=None if outcome is Outcome.NOT_IDENTIFIED else network,
+        network=None if outcome is Outcome.NOT_IDENTIFIED else side.outward(network),
         certificate=certificate,
         undetermined=(*finding.undetermined, *certificate.undetermined),
         warnings=(*base.warnings, *_differences(network, outcome, wishes)),
-        details={**base.details, **details, **_kept_copy(network, certificate, outcome)},
+        details={**base.details, **details, **_kept_copy(side.outward(network), certificate, outcome)},
     )
     return _Attempt(found)
 

@@ -1,11 +1,13 @@
 """The side of a run that asks a model: what is measured before any method, and how a network is certified.
 
-resolve -> meter -> precision -> growth -> traits; then, for each network found, a certificate on fresh queries, with
-one or two refits where the network lies close but not close enough.
+resolve -> meter -> precision -> growth -> what stands behind the last layer -> traits; then, for each network found, a
+certificate on fresh queries, with one or two refits where the network lies close but not close enough. A squashing of
+the outputs is inverted in front of every method and put behind the network that is returned.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,10 +17,12 @@ from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.queries import active_points, certify
 from unweave.certificates.rounding import check_rounding
+from unweave.certificates.squashed import check_squashed
 from unweave.core.deadline import Deadline
-from unweave.core.domains import LARGEST
+from unweave.core.domains import LARGEST, Domain
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
+from unweave.core.outputs import Squashing
 from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
@@ -28,12 +32,20 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.probes.squashed import (
+    MARGINS,
+    choose_domain,
+    precision_behind,
+    recognise,
+    shows_only_largest,
+)
 from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "all answers seen are the same: a constant has no units to find"
+ONLY_LARGEST = "only the {} largest of {} outputs are answered, the others as zero: ask for all outputs"
 FLAT = "the answers are the same all over the domain: no unit is active in it; widen the domain"
 
 
@@ -49,6 +61,14 @@ class Asking:
     kind: Evidence = Evidence.QUERIES
     _growth: Growth = Growth.UNSEEN
     _num_certificates: int = field(default=0)
+    _views: list[Squashing | None] = field(default_factory=lambda: [None])
+    """What may stand behind the last layer, likeliest first; the first is what the meter looks through."""
+    _margin: float = MARGINS[0]
+    """How far from saturation the questions stay."""
+    _whole: Domain | None = None
+    """The domain as it was given, where the questions keep to a part of it."""
+    _raw: Precision | None = None
+    """The precision of the model's own answers."""
 
     @property
     def evidence(self) -> Meter:
@@ -74,9 +94,54 @@ class Asking:
         if unusual:
             return unusual
         meter.check_replayed(self.precision.noise, self.precision.scale)
+        largest = shows_only_largest(meter.transcript("precision")[1][:8])
+        if largest:
+            return ONLY_LARGEST.format(largest, meter.output_size)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        return CONSTANT if constant else FLAT if self._is_flat() else ""
+        reason = CONSTANT if constant else FLAT if self._is_flat() else ""
+        if not reason and not self._two_valued():
+            self._raw, self._whole = self.precision, meter.domain
+            self._views = recognise(meter, self.precision, self._growth, self._rng)
+            self._look()
+        return reason
+
+    def change_view(self) -> bool:
+        """Read the answers in the next likeliest way, if there is another."""
+        whole = self._whole
+        narrowed = (
+            whole is not None and self.meter.domain is not whole and np.isinf(whole.reach(self.input_size))
+        )
+        if narrowed and self._margin == MARGINS[0]:
+            self._margin = MARGINS[1]  # units may lie beyond the first ball
+        elif len(self._views) < 2:
+            return False
+        else:
+            self._views, self._margin = self._views[1:], MARGINS[0]
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        """Look through what is taken to stand behind the last layer, where its answers can be inverted."""
+        meter, view = self.meter, self._views[0]
+        assert self._raw is not None
+        assert self._whole is not None
+        meter.look_through(None)
+        meter.domain, self.precision = self._whole, self._raw
+        if view is not None:
+            with meter.stage("outputs"):
+                meter.domain = choose_domain(meter, view, self._raw, self._margin) or self._whole
+                self.precision = precision_behind(meter, view, self._raw, self._rng("precision"))
+        self._growth = observe_growth(meter, self.precision, self._rng("growth"))
+
+    def outward(self, network: Network) -> Network:
+        """The network as the model answers, with the squashing that was inverted behind it."""
+        view = self._views[0]
+        if view is None or network.is_open:
+            return network
+        weight, bias = view.outward(network.weights[-1], network.biases[-1])
+        weights, biases = [*network.weights[:-1], weight], [*network.biases[:-1], bias]
+        return Network(weights, biases, (*network.activations[:-1], view.name))
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """Look at what the choice of a method depends on, asking no more than it needs."""
@@ -98,11 +163,23 @@ class Asking:
             exact,
             kinked,
             two_valued,
+            single=self.precision.kind == "float32",
         )
 
     def warnings(self, method: Method) -> tuple[str, ...]:
-        """What a method assumes and this evidence does not give."""
-        return ()
+        """How the answers were read, where they were not taken as they are."""
+        view = self._views[0]
+        if view is None:
+            return ()
+        told = f"the outputs are {view.name} of a last layer: it was inverted, and errors are those in front of it"
+        if self.meter.domain is not self._whole:
+            told += f"; questions keep to {self.meter.domain}, where the answers do not saturate"
+        return (told,)
+
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """A bound on the questions of one attempt, from the sizes of the model."""
+        sizes = self.meter.input_size + self.meter.output_size
+        return self.meter.allow(method.name, method.serves.most_queries(sizes))
 
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Points a relative 1e-4 beside ``x``, inside the domain."""
@@ -113,9 +190,10 @@ class Asking:
         """A student of answers from the domain, judged on fresh ones."""
         self.meter.deadline = deadline
         try:
-            return distil(self.meter, self._rng("surrogate"), deadline)
+            copy = distil(self.meter, self._rng("surrogate"), deadline)
         except BudgetSpent:
             return None
+        return None if copy is None else (self.outward(copy[0]), copy[1])
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
@@ -131,6 +209,12 @@ class Asking:
         if finding.error_bars is not None and not network.is_open:
             every = check_answers(network, *self.meter.answers(), finding.error_bars)
             certificate = replace(certificate, checks=(*certificate.checks, every))
+        if self._views[0] is not None and not network.is_open and certificate.agrees:
+            assert self._raw is not None
+            assert self._whole is not None
+            rng = stream(self.entropy, "behind", self._num_certificates)
+            behind = check_squashed(network, self._views[0], self.meter, self._whole, self._raw, rng)
+            certificate = replace(certificate, checks=(*certificate.checks, behind))
         if certificate.agrees and precision.kind == "rounded" and not _decides(network):
             network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
         return network, certificate, {}
@@ -155,7 +239,9 @@ class Asking:
         assert self.precision is not None
         self._num_certificates += 1
         rng = stream(self.entropy, "certificate", self._num_certificates)
-        return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
+        return certify(
+            network, self.meter, self.precision, rng, wanted=finding.checks, in_domain=finding.in_domain
+        )
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.
@@ -184,7 +270,8 @@ class Asking:
         with self.meter.stage("sharpen"):
             self.meter.ask(points[self.meter.domain.contains(points)])
         x, y = self.meter.transcript()
-        return weighted_polish(network, x, y, precision.noise, unit=precision.unit, max_steps=max_steps)
+        noise = np.hypot(precision.noise, self.meter.blur(y)) if self.meter.is_squashed else precision.noise
+        return weighted_polish(network, x, y, noise, unit=precision.unit, max_steps=max_steps)
 
     def _unusual_size(self) -> str:
         """Why answers are too large or too small to be squared, if they are."""

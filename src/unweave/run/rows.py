@@ -7,6 +7,7 @@ found, the whitening is taken back and the held-out rows are compared.
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,7 @@ from unweave.certificates.base import FreshRows
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.certificates.rows import certify_on_rows
+from unweave.certificates.structure import check_structure
 from unweave.core.deadline import Deadline
 from unweave.core.errors import InputError
 from unweave.core.network import UNKNOWN, Network
@@ -92,6 +94,10 @@ class Recorded:
             return f"{num_rows} rows for {size} inputs are too few for a single unit; give more rows"
         return ""
 
+    def allow(self, method: Method) -> AbstractContextManager[None]:
+        """Rows cost nothing more."""
+        return nullcontext()
+
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits:
         """What the choice of a method depends on; small students rank the activations where none was named."""
         samples = self.evidence
@@ -119,6 +125,14 @@ class Recorded:
             f"{check.describe()}: {method.name} assumes it, so its starts may be off; the fit does not need it",
         )
 
+    def change_view(self) -> bool:
+        """Rows are read as they are."""
+        return False
+
+    def outward(self, network: Network) -> Network:
+        """The network as it was found."""
+        return network
+
     def nearby(self, x: np.ndarray) -> np.ndarray:
         """Nothing can be asked."""
         return x[:0]
@@ -141,6 +155,10 @@ class Recorded:
         noise = precision.noise if precision.kind != "float64" else None
         rows = split.rows.fitting_chunks() if not samples.in_memory else [(split.x, split.y)]
         wanted = tuple(check.make(found, fresh) for check in finding.checks)
+        if precision.kind == "noisy" and not network.is_open and "step" not in network.activations:
+            every = np.concatenate([split.held_x, split.x]), np.concatenate([split.held_y, split.y])
+            structure = check_structure(network, *every, precision.noise)
+            wanted = wanted if structure is None else (*wanted, structure)
         certificate, errors = certify_on_rows(
             network, split.held_x, split.held_y, rows, noise=noise, further=wanted
         )

@@ -16,9 +16,11 @@ from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
+from unweave.core.memory import peak_memory
 from unweave.core.oracle import Oracle
 from unweave.core.progress import Progress, Watcher
 from unweave.core.streams import fresh_entropy, stream
+from unweave.evidence.data import Data
 from unweave.evidence.journal import open_journal, run_facts
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import check_budget
@@ -28,11 +30,13 @@ from unweave.evidence.sources import open_source
 from unweave.evidence.tables import Target
 from unweave.methods.base import Method
 from unweave.methods.choose import find_method
+from unweave.models.framed import Framed, frame_model
 from unweave.models.resolve import is_address, resolve
 from unweave.result import Identification
 from unweave.run.driver import Wishes, drive
 from unweave.run.queries import Asking
 from unweave.run.rows import Recorded
+from unweave.run.with_data import AskingAmongRows
 
 COPYING = 0.4
 """Share of a time limit that is kept for a surrogate where one is wanted."""
@@ -46,7 +50,7 @@ def identify(
     budget: int | None = None,
     time_limit: float | None = None,
     surrogate: bool = False,
-    domain: Domain | None = None,
+    domain: Domain | Data | None = None,
     method: str | Method = "auto",
     input_size: int | None = None,
     seed: int = 0,
@@ -77,7 +81,8 @@ def identify(
         Where nothing is identified, spend some more queries and seconds on a copy of the function:
         ``found.surrogate``, with its error on fresh queries.
     domain
-        Where questions may be asked: ``Ball``, ``Box``, ``Normal``; everywhere if not given.
+        Where questions may be asked: ``Ball``, ``Box``, ``Normal``, or ``Data(rows)``, where your rows are; everywhere
+        if not given.
     method
         "auto", the name of one method, or a ``Method``.
     input_size
@@ -106,16 +111,27 @@ def identify(
         early = wishes.deadline if time_limit is None else Deadline((1 - COPYING) * time_limit)
         wishes = replace(wishes, deadline=early, surrogate=Deadline() if spare is None else spare)
     check_budget(budget)
-    oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
+    place: Domain | None
+    if isinstance(domain, Data):
+        oracle = frame_model(model, domain, input_size=input_size, allow_pickle=allow_pickle)
+        place = oracle.domain
+    else:
+        place = domain
+        oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}
-    with open_journal(journal, run_facts(oracle, domain, seed, asked)) as book, one_thread():
+    with open_journal(journal, run_facts(oracle, place, seed, asked)) as book, one_thread():
         meter = Meter(
-            oracle, domain=domain, budget=budget, progress=progress, journal=book, deadline=wishes.deadline
+            oracle, domain=place, budget=budget, progress=progress, journal=book, deadline=wishes.deadline
         )
         entropy = fresh_entropy() if certificate_seed is None else int(certificate_seed)
         if book is not None and certificate_seed is None:
             entropy = int(book.keep("certificate_seed", entropy))
-        found = drive(Asking(meter, seed, entropy), wishes)
+        side = (
+            AskingAmongRows.of(oracle, meter, book, seed, entropy)
+            if isinstance(oracle, Framed)
+            else Asking(meter, seed, entropy)
+        )
+        found = drive(side, wishes)
     asked |= {
         "model": _repeatable_name(model, oracle),
         "budget": budget,
@@ -218,6 +234,7 @@ def _finish(
         found,
         details={**found.details, "asked": asked},
         seconds=time.monotonic() - began,
+        peak_memory=peak_memory(),
         seed=seed,
         model_name=name,
         warnings=warnings,

@@ -45,19 +45,21 @@ def weighted_system(
     network: Network,
     x: np.ndarray,
     y: np.ndarray,
-    noise: float,
+    noise: float | np.ndarray,
     *,
     unit: float = EPS,
     reach: float = REACHES[-1],
 ) -> WeightedSystem | None:
     """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows.
 
-    ``noise`` is the error of an ordinary answer, ``unit`` the relative rounding of the model's arithmetic.
+    ``noise`` is the error of an ordinary answer, or of each (n,), ``unit`` the relative rounding of the model's
+    arithmetic.
     """
     count = network.num_parameters
     if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
         return None
-    x, y = _near(network, x, y, reach)
+    near = _near(network, x, noise, reach)
+    x, y, noise = x[near], y[near], _of(noise, near)
     if y.size < count:
         return None
     layout, theta = Layout.of(network), network.flat()
@@ -75,7 +77,7 @@ def weighted_polish(
     network: Network,
     x: np.ndarray,
     y: np.ndarray,
-    noise: float,
+    noise: float | np.ndarray,
     *,
     unit: float = EPS,
     max_steps: int = 2,
@@ -86,10 +88,11 @@ def weighted_polish(
             system = weighted_system(network, x, y, noise, unit=unit, reach=reach)
             if system is None or system.level <= 1.0 or not system.information.is_regular:
                 break
-            near_x, near_y = _near(network, x, y, reach)
+            near = _near(network, x, noise, reach)
+            bars = _of(noise, near)
             trial = network.with_flat(network.flat() - system.information.step)
-            before = _misfit(network, near_x, near_y, noise, unit)
-            gain = _misfit(trial, near_x, near_y, noise, unit) / before
+            before = _misfit(network, x[near], y[near], bars, unit)
+            gain = _misfit(trial, x[near], y[near], bars, unit) / before
             if not gain < 1:
                 break
             network = trial
@@ -98,33 +101,46 @@ def weighted_polish(
     return network
 
 
-def _misfit(network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float) -> float:
+def _misfit(network: Network, x: np.ndarray, y: np.ndarray, noise: float | np.ndarray, unit: float) -> float:
     return float(np.sum(((network(x) - y) / answer_accuracy(network, x, noise, unit)) ** 2))
 
 
-def answer_accuracy(network: Network, x: np.ndarray, noise: float, unit: float = EPS) -> np.ndarray:
+def answer_accuracy(
+    network: Network, x: np.ndarray, noise: float | np.ndarray, unit: float = EPS
+) -> np.ndarray:
     """How exact each answer can be, (n, outputs): its noise, its own rounding and that of its input."""
+    noise = np.maximum(np.reshape(noise, (-1, 1)), 1e-300)
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
-    return np.hypot(max(noise, 1e-300), unit * (leverage if unit == EPS else leverage + np.abs(network(x))))
+    return np.hypot(noise, unit * (leverage if unit == EPS else leverage + np.abs(network(x))))
 
 
-def _near(network: Network, x: np.ndarray, y: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+def _of(noise: float | np.ndarray, rows: np.ndarray) -> float | np.ndarray:
+    return noise[rows] if isinstance(noise, np.ndarray) else noise
+
+
+def _near(network: Network, x: np.ndarray, noise: float | np.ndarray, reach: float) -> np.ndarray:
     """Answers near enough to the origin, or far enough from every hyperplane, to be linear in small corrections."""
     sizes = np.linalg.norm(x, axis=1)[:, None] * np.linalg.norm(network.weights[0], axis=1)
     arguments = np.abs(x @ network.weights[0].T + network.biases[0])
     kept = np.all((sizes <= reach) | (arguments > 40 + sizes / REACHES[0]), axis=1)
-    return x[kept], y[kept]
+    return kept & np.isfinite(noise)
 
 
-def relative_errors(network: Network, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """The largest error over the outputs at each point, relative to the larger of spread and ``|x| |grad f|``."""
+def relative_errors(
+    network: Network, x: np.ndarray, y: np.ndarray, least: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """The largest error over the outputs at each point, relative to the larger of spread and ``|x| |grad f|``.
+
+    ``least`` (n,) is what an error is at least compared with, where the answers have errors of their own.
+    """
     if not len(x):
         return np.zeros(0)
     values = network(x)
     leverage = np.linalg.norm(x, axis=1)[:, None] * gradient_norms(network, x)
     spread = np.std(y, axis=0)
     spread = np.where(spread > 0, spread, np.maximum(np.max(np.abs(y), axis=0), 1e-300))
-    return np.max(np.abs(values - y) / np.maximum(spread, leverage), axis=1)
+    sizes = np.maximum(np.maximum(spread, leverage), np.reshape(least, (-1, 1)))
+    return np.max(np.abs(values - y) / sizes, axis=1)
 
 
 def gradient_norms(network: Network, x: np.ndarray) -> np.ndarray:

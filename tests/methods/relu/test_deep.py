@@ -11,14 +11,15 @@ import unweave
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
+from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.engine import recover
 from unweave.methods.relu.deep.extremes import random_lines
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
+from unweave.methods.relu.deep.missing import find_border, show_units
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.scan import scan_lines
-from unweave.methods.relu.deep.spots import vote_sides
-from unweave.methods.relu.deep.steady import find_steady_unit
+from unweave.methods.relu.deep.sides import vote_sides
 from unweave.methods.relu.deep.top import fit_top
 from unweave.methods.relu.deep.view import LayerView, nearest
 from unweave.models.resolve import resolve
@@ -111,7 +112,7 @@ def test_corners_tell_the_sides_of_an_inner_layer(layer: int):
     pool = open_pool(network)
     flips = np.random.default_rng(9).choice([-1.0, 1.0], size=8)
     rows = rows_of(network, layer) * flips[:, None]
-    sides = vote_sides(pool, first_layers(network, layer), rows, np.ones(rows.shape, dtype=bool))
+    sides = vote_sides(Corners(pool, first_layers(network, layer)), rows, np.ones(rows.shape, dtype=bool))
     assert sides.settled
     assert not len(sides.failed)
     assert np.array_equal(sides.signs(), flips)
@@ -120,14 +121,8 @@ def test_corners_tell_the_sides_of_an_inner_layer(layer: int):
 def test_corners_fail_where_a_unit_is_missing():
     network = he_network((8, 8, 6, 4, 1), 10)
     rows = rows_of(network, 1)[1:]
-    failed = [
-        len(
-            vote_sides(
-                open_pool(network, seed), first_layers(network, 1), rows, np.ones(rows.shape, dtype=bool)
-            ).failed
-        )
-        for seed in range(2)
-    ]
+    corners = [Corners(open_pool(network, seed), first_layers(network, 1)) for seed in range(2)]
+    failed = [len(vote_sides(one, rows, np.ones(rows.shape, dtype=bool)).failed) for one in corners]
     assert max(failed) > 0
 
 
@@ -201,8 +196,26 @@ def test_corners_give_the_row_of_a_unit_that_never_switches():
     network = Network(weights, biases, plain.activations)
     flips = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
     rows = rows_of(network, 1)[1:] * flips[:, None]
-    found = find_steady_unit(open_pool(network), first_layers(network, 1), rows)
-    assert found is not None
-    assert np.allclose(found[:-1], rows_of(network, 1)[1:])
+    corners = Corners(open_pool(network), first_layers(network, 1))
+    corners.add(30, rows, whole=True)
+    shown = show_units(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
+    assert len(shown) == 1
     true = weights[1][0] / np.linalg.norm(weights[1][0])
-    assert np.allclose(found[-1, :-1], true, atol=1e-7)
+    assert shown[0].weights is not None
+    assert abs(shown[0].weights @ true) > 1 - 1e-12
+
+
+def test_corners_and_the_places_of_kinks_give_a_unit_that_no_normal_was_measured_of():
+    network = he_network((8, 8, 6, 4, 1), 10)
+    pool, known = open_pool(network), first_layers(network, 1)
+    rows = np.delete(rows_of(network, 1), 2, axis=0)
+    pool.add_lines(random_lines(pool.inquiry.meter.domain, 12, 8, pool.rng))
+    corners = Corners(pool, known)
+    corners.add(30, rows, whole=True)
+    shown = show_units(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
+    view = LayerView(pool, known)
+    view.load()
+    found = find_border(view, shown[0])
+    assert found is not None
+    true = rows_of(network, 1)[2] / np.linalg.norm(rows_of(network, 1)[2])
+    assert abs(found.row @ true) > 1 - 1e-12

@@ -91,7 +91,7 @@ class Slice(Meter):
         domain = _SliceDomain(meter.domain, middle, basis)
         same = Ball(meter.domain.radius) if isinstance(meter.domain, Ball) else domain
         super().__init__(meter.oracle, domain=same, remember=False)
-        self.input_size = basis.shape[1]
+        self.input_size, self.output_size, self.dtype = basis.shape[1], meter.output_size, meter.dtype
         self.ledger, self.deadline = meter.ledger, meter.deadline
         self._whole, self._slice = meter, domain
 
@@ -105,6 +105,9 @@ class Slice(Meter):
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         return self._whole.ask(self._slice.outside(x))
+
+    def blur(self, answers: np.ndarray) -> np.ndarray:
+        return self._whole.blur(answers)
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def settle(
 ) -> Settled:
     """Gauss-Newton on lengths and biases; each step is kept only if the residual falls."""
     accuracy = answer_accuracy(network, x, noise, unit)
-    level = _level(network, x, y, accuracy)
+    level = misfit_level(network, x, y, accuracy)
     damping = 0.0
     for _ in range(max_steps):
         residual = ((network(x) - y) / accuracy).ravel()
@@ -40,7 +40,7 @@ def settle(
         right = np.concatenate([residual, np.zeros(len(lengths))])
         move = -np.linalg.lstsq(damped, right, rcond=1e-13)[0] / lengths
         trial = _moved(network, move)
-        after = _level(trial, x, y, accuracy)
+        after = misfit_level(trial, x, y, accuracy)
         if after < level:
             done = after > 0.5 * level
             network, level, damping = trial, after, damping / 10
@@ -53,12 +53,8 @@ def settle(
     return Settled(network, level)
 
 
-def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float) -> float:
+def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> float:
     """Root mean square misfit in accuracies of the answers."""
-    return _level(network, x, y, answer_accuracy(network, x, noise, unit))
-
-
-def _level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         level = float(np.sqrt(np.mean(((network(x) - y) / accuracy) ** 2)))
     return level if np.isfinite(level) else float("inf")

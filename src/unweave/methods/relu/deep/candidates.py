@@ -28,6 +28,8 @@ class Candidate:
     """Rows of the view."""
     hits: int = 0
     predicted: int = 0
+    shown: bool = False
+    """Whether corners of the layers below have shown it: growing it again from kinks would bring less."""
 
     @property
     def whole(self) -> bool:
@@ -98,6 +100,15 @@ def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int 
         return None
     row, seen, taken = fit
     return attach(view, Candidate(row, seen, np.array(sorted({seed} | taken))), free)
+
+
+def settle(view: LayerView, basis: np.ndarray, seen: np.ndarray, free: np.ndarray) -> Candidate | None:
+    """The row among combinations of the columns of ``basis`` that the kink which fits best leaves."""
+    fit = _best_fit(view, basis, seen, free & ~np.any(view.active & ~seen[:-1], axis=1), set())
+    if fit is None:
+        return None
+    row, seen, taken = fit
+    return Candidate(row, seen, np.array(sorted(taken)))
 
 
 def _best_fit(view: LayerView, basis: np.ndarray, seen: np.ndarray, free: np.ndarray, taken: set[int]):
@@ -173,6 +184,7 @@ def refit(
     system = np.vstack([positions, normals])
     if places is not None and len(places):
         system = np.vstack([system, _place_rows(view, row, places)])
+    system = system[np.all(np.isfinite(system), axis=1)]
     used = seen & (np.linalg.norm(system, axis=0) > 0)
     scale = np.linalg.norm(system[:, used], axis=0)
     _, _, vt = np.linalg.svd(system[:, used] / scale, full_matrices=False)
@@ -189,6 +201,7 @@ def _place_rows(view: LayerView, row: np.ndarray, places: np.ndarray) -> np.ndar
     x = pool.x[places]
     h, jac = view.known.jacobian(x)
     gradient = np.einsum("n,mnd->md", row[:-1], jac)
-    size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
+    size = np.linalg.norm(gradient, axis=1)
     error = pool.place_error[places] + 1e-13 * (1 + np.linalg.norm(x, axis=1))
-    return np.hstack([h, np.ones((len(x), 1))]) / (size * error)[:, None]
+    moves = size > 1e-12  # where the row does not move with x, the kink is another's
+    return (np.hstack([h, np.ones((len(x), 1))]) / np.maximum(size * error, 1e-300)[:, None])[moves]

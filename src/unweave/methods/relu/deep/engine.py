@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import (
-    border_lines,
     extreme_points,
     near_lines,
     random_lines,
@@ -27,13 +27,12 @@ from unweave.methods.relu.deep.finish import (
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.repair import add_rare_unit
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
-MOST_WRONG = 0.15
-"""Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
-LAST = 1e-9
-"""Median miss of the output layer, relative to the answers, below which a layer is the last."""
+MAX_REPAIRS = 4
+"""Units that contradictions may add to inner layers, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,6 @@ class Recovered:
     top: Top | None
     open_entries: tuple[tuple[int, int, int], ...] = ()
     """(layer, unit, feature) of weights that no answer shows; layers count from 1."""
-    steady: tuple[tuple[int, int], ...] = ()
-    """(layer, unit) that were never seen to switch."""
 
 
 def recover(
@@ -64,42 +61,47 @@ def recover(
     ``keep`` receives the best so far whenever there is a better one.
     """
     d, domain = pool.input_size, pool.inquiry.meter.domain
-    pool.add_lines(random_lines(domain, num_lines - len(pool.scans), d, pool.rng))
+    pool.add_lines(random_lines(domain, max(num_lines - len(pool.scans), 0), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    failures, num_back, num_again = {}, {}, 0
+    failures, num_back, num_again, num_repairs = {}, {}, 0, 0
+    corners: Corners | None = None
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
         if time.monotonic() > deadline:
             break
         try:
-            found = find_layer(pool, known, say)
+            if corners is None or corners.known is not known:
+                corners = Corners(pool, known)
+            found = find_layer(corners, say)
             known = known.extended(found.rows)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
-            if top.median_miss >= LAST or top.share_wrong > MOST_WRONG:
-                if found.is_last:
-                    known = known.first(depth)
-                    raise Stuck(f"layer {depth + 1} is the last, but not whole")
+            if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
             known, top = _finish(pool, known, top, suspects, say)
-            best = Recovered(known, top, _flat_entries(opened, known.depth))
-            if keep is not None:
-                keep.append(best)
+            if best.top is None or top.share_wrong <= best.top.share_wrong:
+                best = Recovered(known, top, _flat_entries(opened, known.depth))
+                if keep is not None:
+                    keep.append(best)
             weak = weak_units(known, found)
-            if not top.wrong.any() and (not len(weak) or num_again >= 2):
-                return best
+            wider = add_rare_unit(pool, known, top) if top.wrong.any() and num_repairs < MAX_REPAIRS else None
+            if wider is not None and wider.depth < known.depth:
+                say(f"*** layer {wider.depth} lacks a unit")
+                num_repairs += 1
+                known = wider
+                continue
             known = known.first(known.depth - 1)
-            if (
-                not top.wrong.any()
-            ):  # units that no kink carries: lines across their borders, and the layer again
+            if not top.wrong.any():
+                # units that no kink carries: lines across their borders, and the layer again
+                if not len(weak) or num_again or not cross_weak_units(pool, best.known, weak):
+                    return best
                 num_again += 1
-                cross_weak_units(pool, best.known, weak)
                 continue
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:
@@ -156,7 +158,6 @@ def _finish(
         known, top = add_missing_units(pool, known, fit_top(pool, known))
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
         if top.wrong.any():
-            pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
             break
         if known.width == before:
             break

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unweave.core import activations as act
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.evidence.kinds import Evidence
@@ -22,9 +23,6 @@ from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
-from unweave.probes.kinks import find_kinks
-from unweave.probes.lines import draw_lines
-from unweave.probes.planes import measure_planes
 from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
@@ -36,7 +34,9 @@ class ReluDeep:
     """``method="relu-layers"``."""
 
     name: str = "relu-layers"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
+    serves: ClassVar[Serves] = Serves(
+        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=1_000_000, queries_a_size=20_000
+    )
     num_lines: int = 8
     max_layers: int = 8
     max_seconds: float = 120.0
@@ -52,12 +52,13 @@ class ReluDeep:
         two = ReluLayers().try_two(inquiry, problem, rng)
         if two.finding is not None:
             return two.finding
-        inquiry, rng = self._begin(meter, problem)
-        pool = Pool(inquiry, rng)
+        pool = Pool(inquiry, problem.rng("relu pool"))
         best: list[Recovered] = []
         try:
-            with meter.stage("lines"):
-                self._first_line(pool)
+            if two.first is not None:  # what the search for two layers has asked serves every depth
+                pool.take_scans(two.first.lines, two.first.kinks)
+                pool.take_pieces(two.first.pieces)
+                pool.surveyed = True
             # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
             with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 found = recover(
@@ -96,15 +97,6 @@ class ReluDeep:
         with meter.stage("lines"):
             return open_inquiry(meter, problem.precision, rng), rng
 
-    def _first_line(self, pool: Pool) -> None:
-        """The line that one hidden layer was looked for on, measured in the same way."""
-        inquiry = pool.inquiry
-        lines = draw_lines(inquiry.meter.domain, 1, inquiry.input_size, pool.rng)
-        scans = find_kinks(inquiry, lines)
-        numbers = pool.take_scans(lines, scans)
-        if inquiry.output_size == 1 and len(numbers):
-            pool.take_pieces(numbers, measure_planes(inquiry, lines, scans, pool.rng)[1])
-
 
 def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     """The finding: a whole network sharpened on every answer, or an open one."""
@@ -112,40 +104,69 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
     names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
-    hidden = tuple(
-        f"layer {layer}, unit {u}: its weight from unit {i} below never shows"
-        for layer, u, i in found.open_entries
-    )
     if top is None:
         network = Network(known.weights, known.biases, names, upper=UNKNOWN)
+        kept = [np.arange(len(b)) for b in known.biases]
         return Finding(
             network,
             reason=f"{known.depth} hidden layers are known, what stands above them is not",
-            undetermined=(*hidden, "the scale of every row", f"everything above layer {known.depth}"),
+            undetermined=(
+                *name_entries(found, kept),
+                *name_steady(inquiry, network),
+                "the scale of every row",
+                f"everything above layer {known.depth}",
+            ),
         )
     network = Network(
         [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
     )
-    network = drop_idle_units(network)
+    network, kept = drop_idle_units(network)
     network = sharpen(inquiry, network)
-    steady = tuple(f"layer {layer}, unit {u}: it is never seen to switch" for layer, u in found.steady)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
         if top.wrong.any()
         else ""
     )
-    return Finding(network, reason=wrong, undetermined=(*hidden, *steady))
+    hidden = (*name_entries(found, kept), *name_steady(inquiry, network))
+    return Finding(network, reason=wrong, undetermined=hidden)
 
 
-def drop_idle_units(network: Network) -> Network:
-    """Without units that nothing above listens to."""
+def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
+    """Weights that no answer shows; ``kept``: the units of every layer that are in the network."""
+    place = [dict(zip(units.tolist(), range(len(units)), strict=True)) for units in kept]
+    out = []
+    for layer, u, i in found.open_entries:
+        below = place[layer - 2].get(i) if layer > 1 else i
+        if u in place[layer - 1] and below is not None:
+            unit = place[layer - 1][u]
+            out.append(f"layer {layer}, unit {unit}: its weight from unit {below} below never shows")
+    return tuple(out)
+
+
+def name_steady(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
+    """Units that are on at every point that was asked: their biases, and which of several they are, do not show."""
+    h, out = inquiry.meter.transcript()[0], []
+    layers = zip(network.weights, network.biases, network.hidden_activations, strict=False)
+    for layer, (w, b, name) in enumerate(layers, start=1):
+        z = h @ w.T + b
+        out += [
+            f"layer {layer}, unit {u}: it is never seen to switch"
+            for u in np.flatnonzero(np.all(z > 0, axis=0))
+        ]
+        h = np.maximum(z, (act.split_name(name)[1] or 0.0) * z)
+    return tuple(out)
+
+
+def drop_idle_units(network: Network) -> tuple[Network, list[np.ndarray]]:
+    """Without units that nothing above listens to, and which units of every layer are left."""
     weights, biases = list(network.weights), list(network.biases)
+    kept = [np.arange(len(b)) for b in biases[:-1]]
     for layer in range(len(weights) - 2, -1, -1):
         out = np.linalg.norm(weights[layer + 1], axis=0)
-        keep = out > EFFECT * out.max()
-        weights[layer], biases[layer] = weights[layer][keep], biases[layer][keep]
-        weights[layer + 1] = weights[layer + 1][:, keep]
-    return Network(weights, biases, network.activations)
+        kept[layer] = np.flatnonzero(out > EFFECT * out.max())
+        weights[layer], biases[layer] = weights[layer][kept[layer]], biases[layer][kept[layer]]
+        weights[layer + 1] = weights[layer + 1][:, kept[layer]]
+    return Network(weights, biases, network.activations), kept
 
 
 def sharpen(inquiry: Inquiry, network: Network) -> Network:

@@ -32,6 +32,8 @@ class Pool:
         self.lines: Lines | None = None
         self.scans: list[Kinks] = []
         self.is_random = np.zeros(0, dtype=bool)
+        self.surveyed = False
+        """Whether planes were measured line after line until lines brought nothing new."""
         self.line, self.t, self.x = np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, d))
         self.place_error, self.window = np.zeros(0), np.zeros(0)
         self.slope_jump = np.zeros((0, k))
@@ -103,21 +105,33 @@ class Pool:
         self.foreign = np.append(self.foreign, np.zeros(m, dtype=bool))
         self.kink_cells = np.vstack([self.kink_cells, np.full((m, 2), -1)])
 
-    def take_pieces(self, numbers: np.ndarray, pieces: Pieces) -> None:
-        """Add the gradients that ``measure_planes`` asked for beside the numbered kinks, all kinks of their lines."""
-        begin, place = len(self.cell_x), 0
-        for m in numbers:
-            piece = int(np.searchsorted(self._borders[self.line[m]], self.t[m]))
-            for side in (0, 1):
-                key = (int(self.line[m]), piece + side)
-                if key not in self._cells:
-                    self._cells[key] = begin + place
-                    place += 1
-                self.kink_cells[m, side] = self._cells[key]
-        self.cell_x = np.vstack([self.cell_x, pieces.centres])
-        self.cell_gradient = np.concatenate([self.cell_gradient, pieces.gradients])
-        self.cell_error = np.append(self.cell_error, np.where(pieces.valid, pieces.errors, np.inf))
-        self._read_normals(numbers)
+    def take_pieces(self, pieces: Pieces) -> None:
+        """Add gradients that were asked for elsewhere, in cells that the pool's lines pass."""
+        assert self.lines is not None
+        along = np.einsum("cld,ld->cl", pieces.centres[:, None] - self.lines.origins, self.lines.directions)
+        foot = self.lines.origins + along[:, :, None] * self.lines.directions
+        apart = np.linalg.norm(pieces.centres[:, None] - foot, axis=2)
+        fresh = []
+        for c in np.flatnonzero(pieces.valid):
+            line = int(np.argmin(apart[c]))
+            key = (line, int(np.searchsorted(self._borders[line], along[c, line])))
+            near = apart[c, line] <= 1e-9 * (1e-3 + np.linalg.norm(pieces.centres[c]))
+            if near and key not in self._cells:
+                self._cells[key] = len(self.cell_x) + len(fresh)
+                fresh.append(c)
+        self.cell_x = np.vstack([self.cell_x, pieces.centres[fresh]])
+        self.cell_gradient = np.concatenate([self.cell_gradient, pieces.gradients[fresh]])
+        self.cell_error = np.append(self.cell_error, pieces.errors[fresh])
+        cells = [self._cells_beside(m) for m in range(len(self.t))]
+        both = [m for m, (a, b) in enumerate(cells) if a in self._cells and b in self._cells]
+        for m in both:
+            self.kink_cells[m] = [self._cells[key] for key in cells[m]]
+        self._read_normals(np.array(both, dtype=int))
+
+    def _cells_beside(self, kink: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        line = int(self.line[kink])
+        place = int(np.searchsorted(self._borders[line], self.t[kink]))
+        return (line, place), (line, place + 1)
 
     def is_flat(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
         """Whether the function is constant around parameters ``t`` of lines, between the borders beside them."""
@@ -167,9 +181,7 @@ class Pool:
         wanted: list[tuple[int, int]] = []
         sides = np.zeros((len(numbers), 2), dtype=int)
         for row, m in enumerate(numbers):
-            place = int(np.searchsorted(self._borders[self.line[m]], self.t[m]))
-            for side in (0, 1):
-                key = (int(self.line[m]), place + side)
+            for side, key in enumerate(self._cells_beside(m)):
                 if key not in self._cells:
                     self._cells[key] = len(self.cell_x) + len(wanted)
                     wanted.append(key)

@@ -145,26 +145,28 @@ def is_sure(hits: int, predicted: int) -> bool:
     return (hits >= 4 and hits >= 0.95 * predicted) or (hits >= 12 and hits >= 0.85 * predicted)
 
 
+def agree(unit: Candidate, other: Candidate) -> bool:
+    """Whether two candidates are parallel in the entries that both have seen."""
+    shared = unit.seen & other.seen
+    a, b = unit.row[shared], other.row[shared]
+    size = np.linalg.norm(a) * np.linalg.norm(b)
+    return bool(size > 0 and abs(a @ b) > (1 - 1e-10) * size and shared.sum() >= 3)
+
+
 def _known_already(unit: Candidate, units: list[Candidate]) -> bool:
-    for other in units:
-        shared = unit.seen & other.seen
-        a, b = unit.row[shared], other.row[shared]
-        size = np.linalg.norm(a) * np.linalg.norm(b)
-        if size > 0 and abs(a @ b) > (1 - 1e-10) * size and shared.sum() >= 3:
-            return True
-    return False
+    return any(agree(unit, other) for other in units)
 
 
 def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tries: int = 3) -> int:
     """Ask short lines for entries that are not seen; how many lines were asked."""
     pool, known = view.pool, view.known
     lines = None
-    for number, unit in enumerate(units):
+    for unit in units:
         if unit.whole:
             continue
         starts = view.x[supporters(view, unit.row, unit.seen)]
         for feature in np.flatnonzero(~unit.seen[:-1]):
-            key = (number, int(feature))
+            key = (int(feature), *np.round(np.abs(unit.row / np.max(np.abs(unit.row))), 4).tolist())
             if failed.get(key, 0) >= max_tries:
                 continue
             failed[key] = failed.get(key, 0) + 1

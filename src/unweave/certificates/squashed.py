@@ -1,0 +1,73 @@
+"""A network found in front of a squashing against the model's own answers, all over the domain the user gave.
+
+The network is found where the answers do not saturate. Elsewhere an answer still says on which side of its range it
+lies, and how far from the end: a wrong unit that matters only out there shows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.certificates.base import Check
+from unweave.certificates.certificate import EXACT
+from unweave.core.domains import Domain
+from unweave.core.errors import NotANumber
+from unweave.core.network import Network
+from unweave.core.outputs import Squashing
+from unweave.evidence.meter import CERTIFICATE, Meter
+from unweave.evidence.precision import Precision
+from unweave.solve.weighted import relative_errors
+
+BEHIND = "answers behind the squashing"
+"""Name of the check."""
+NUM_POINTS = 64
+LOOSEST = 0.1
+LARGEST = 1e100
+"""Where the network answers with more the model is not asked: it may have no number to say."""
+
+
+def check_squashed(
+    network: Network,
+    view: Squashing,
+    meter: Meter,
+    domain: Domain,
+    precision: Precision,
+    rng: np.random.Generator,
+) -> Check:
+    """Whether ``network`` with ``view`` behind it answers as the model does in ``domain``.
+
+    ``precision`` is that of the model's own answers. A point counts against the network if both what it answers and
+    what it says in front of the squashing are off.
+    """
+    count = int(min(NUM_POINTS, meter.ledger.left))
+    if not count:
+        return Check(BEHIND, None)
+    x = domain.sample(count, meter.input_size, rng)
+    with np.errstate(all="ignore"):
+        x = x[np.all(np.abs(view.restore(network(x))) < LARGEST, axis=1)]
+    inner, meter.domain = meter.domain, domain
+    try:
+        with meter.stage(CERTIFICATE):
+            answers, inverted = meter.raw(x), meter.ask(x)
+        x = meter.snap(x)
+    except NotANumber as error:
+        return Check(BEHIND, False, {}, str(error), f"behind the {view.name}: {error}", local=True)
+    finally:
+        meter.domain = inner
+    count = len(x)
+    tolerance = min(max(EXACT, 12 * precision.relative), LOOSEST)
+    off = np.max(np.abs(view.restore(network(x)) - answers), axis=1)
+    spread = max(float(np.std(answers)), 1e-300)
+    wrong = off / spread > tolerance
+    wrong &= relative_errors(network, x, inverted) > tolerance
+    num_wrong, worst = int(np.sum(wrong)), float(np.max(off, initial=0.0))
+    return Check(
+        BEHIND,
+        num_wrong == 0,
+        {"num_points": float(count), "num_wrong": float(num_wrong), "max_error": worst},
+        f"behind the {view.name} {count} answers of the whole domain are off by at most {worst:.1e}",
+        f"{num_wrong} of {count} answers of the whole domain, behind the {view.name}, are not the network's"
+        if num_wrong
+        else "",
+        local=True,
+    )

@@ -1,0 +1,279 @@
+"""The sides of a layer's units, and units of it that lines have not shown, from corners of the layers below.
+
+Corners that all units found explain tell their sides. The others have a unit active that is missing: it is read off
+them, and lines are drawn to where it switches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unweave.methods.relu.deep.candidates import Candidate
+from unweave.methods.relu.deep.corners import Corner, Corners
+from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
+from unweave.methods.relu.deep.finish import close_unseen
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.membership import predict
+from unweave.methods.relu.deep.missing import (
+    Shown,
+    always_on,
+    fill_entries,
+    find_border,
+    show_last_units,
+    show_space,
+    show_units,
+)
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.sides import Sides, vote_sides
+from unweave.methods.relu.deep.units import agree, judge
+from unweave.methods.relu.deep.view import LayerView
+from unweave.probes.lines import Lines, join_lines
+
+MOST_CORNERS = 90
+FEW = 0.15
+"""Share of corners that a unit which is missing may spoil when nothing shows it."""
+NUM_NORMALS = 4
+"""Kinks of a unit that corners have shown whose normals are measured."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Oriented rows of one layer; the first ``num_carried`` were found by their kinks."""
+
+    rows: np.ndarray
+    open_entries: tuple[tuple[int, int], ...]
+    is_last: bool
+    num_carried: int
+
+
+def orient(
+    view: LayerView, corners: Corners, units: list[Candidate], say: Callable[[str], None], *, attempt: int
+) -> Layer | tuple[list[Candidate], Sides | None]:
+    """The layer with its sides as corners tell them; else its units, with those that corners have shown besides."""
+    pool, known = view.pool, view.known
+    steady: list[np.ndarray] = []
+    sides = None
+    for _ in range(6):
+        whole = [unit for unit in units if unit.whole]
+        partial = [unit for unit in units if not unit.whole]
+        if len(whole) < 2:
+            break
+        rows = np.vstack([rows_of(whole)[0], *steady])
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
+        say(_told(sides, len(rows)))
+        if sides.settled and not sides.failed:
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
+            break
+        found = _look_for_missing(view, corners, sides, rows, units)
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
+        say(f"  from corners: {found if found is None else type(found).__name__}")
+        if isinstance(found, Candidate):
+            row, seen = fill_entries(sides, rows, found.row[None], found.seen)
+            found = replace(found, row=row[0] / np.linalg.norm(row[0]), seen=seen)
+            units = [unit for unit in units if unit.whole or not agree(unit, found)] + [found]
+            if not found.whole:
+                break
+        elif found is not None and attempt:
+            more = always_on(view, found)
+            steady.extend(fill_entries(sides, rows, more, np.append(found.frame, True))[0])
+        else:
+            break
+    if attempt > 1 and sides is not None and sides.settled and len(sides.failed) <= FEW * len(sides.spoke):
+        whole = [unit for unit in units if unit.whole]
+        rows = np.vstack([rows_of(whole)[0], *steady])
+        if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
+            partial = [unit for unit in units if not unit.whole]
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
+    if attempt > 1 and len(units) >= 2 and not all(unit.whole for unit in units):
+        rows, seen = rows_of(units)
+        told = vote_sides(corners, rows, seen)
+        say(_told(told, len(rows)))
+        if told.settled and not told.failed:
+            rows, seen = _take_entries(rows, seen, told)
+            return close_layer(pool, known, rows * told.signs()[:, None], seen)
+    return units, sides
+
+
+def _settle_layer(
+    view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
+) -> Layer | None:
+    """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
+    others = _off_sides(sides, partial) if not partial or attempt > 1 else None
+    if others is None:
+        return None
+    seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
+    rows = np.vstack([others[0], rows * sides.signs()[:, None]])
+    return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
+
+
+def _told(sides: Sides, num: int) -> str:
+    return (
+        f"  corners: {len(sides.spoke)} spoke, {len(sides.failed)} failed, "
+        f"clashes {int(sides.clashes.sum())}, {num} units"
+    )
+
+
+def _off_sides(sides: Sides, units: list[Candidate]) -> tuple[np.ndarray, np.ndarray] | None:
+    """Oriented rows of units that no corner needs: they are off wherever their argument is known; None: unknown."""
+    h = np.array([corner.features for corner in sides.spoke])
+    rows, seen = np.zeros((0, h.shape[1] + 1)), np.zeros((0, h.shape[1] + 1), dtype=bool)
+    for unit in units:
+        told = ~np.any((np.abs(h) > 1e-12) & ~unit.seen[:-1], axis=1)
+        z = h[told] @ unit.row[:-1] + unit.row[-1]
+        if not len(z) or (z > 0).any() == (z < 0).any():
+            return None
+        rows = np.vstack([rows, unit.row if z[0] < 0 else -unit.row])
+        seen = np.vstack([seen, unit.seen])
+    return rows, seen
+
+
+def _look_for_missing(
+    view: LayerView, corners: Corners, sides: Sides, rows: np.ndarray, units: list[Candidate]
+) -> Candidate | Shown | None:
+    """A unit that corners show, with its border; what they show alone where it was never seen to switch."""
+    pool, known = view.pool, view.known
+    for one in show_last_units(corners.asked, rows) or []:
+        found = _checked(view, find_border(view, one), units)
+        if found is not None:
+            return found
+    shown = _until_shown(corners, sides, rows)
+    for one in shown:
+        found = find_border(view, one)
+        if found is None:
+            lines = between(pool, one.corners, sides.spoke) if sides.spoke else None
+            if one.weights is not None:
+                weights = np.zeros((1, known.width))
+                weights[:, one.frame] = one.weights
+                lows = where_it_may_switch(pool, known, weights)
+                lines = lows if lines is None else join_lines(lines, lows.take(np.arange(1)))
+            if lines is None:
+                continue
+            pool.add_lines(lines, known, random=False)
+            view.update()
+            view.load()
+            found = find_border(view, one)
+        found = _checked(view, found, units)
+        if found is not None:
+            return found
+    space = next((one for one in shown if one.weights is not None), None)
+    if space is None:
+        space = show_space(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
+        found = None if space is None else _checked(view, find_border(view, space), units)
+        return space if found is None else found
+    return space
+
+
+def _checked(view: LayerView, found: Candidate | None, units: list[Candidate]) -> Candidate | None:
+    """The unit if it is new and shows where it should."""
+    if found is None:
+        return None
+    line, t, hit = predict(view, found.row, found.seen)
+    places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+    view.pool.measure(
+        np.setdiff1d(places, view.kinks)[:NUM_NORMALS], view.known
+    )  # places alone are not sharp
+    view.load()
+    view.free = np.ones(len(view.kinks), dtype=bool)
+    judged = judge(view, found, view.free)
+    if judged is None:
+        line, _, hit = predict(view, found.row, found.seen)
+        if len(np.unique(line[hit])) < 2 or hit.mean() < 0.9:
+            return None
+        judged = replace(found, hits=int(hit.sum()), predicted=len(hit))
+    return None if any(unit.whole and agree(unit, judged) for unit in units) else judged
+
+
+def _until_shown(corners: Corners, sides: Sides, rows: np.ndarray) -> list[Shown]:
+    """What corners show besides the rows; more of them are asked until one unit is known."""
+    shown = show_units(sides, rows)
+    for num in (6, 10, 12):
+        done = shown and (shown[0].weights is not None or shown[0].is_last)
+        if done or not sides.failed or len(corners.asked) > MOST_CORNERS:
+            break
+        near = None
+        if shown:
+            near = _where_they_differ(corners, rows, shown[0])
+        elif len(sides.failed) <= len(sides.spoke):
+            near = np.array([corner.x for corner in sides.failed])
+        if not corners.add(num, rows, near, least=len(rows) + 1, whole=True):
+            break
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
+        shown = show_units(sides, rows)
+    return shown
+
+
+def _where_they_differ(corners: Corners, rows: np.ndarray, shown: Shown, num: int = 2000) -> np.ndarray:
+    """Points at which units whose share is open stand as they rarely do at the corners that show the unit."""
+    known, pool = corners.known, corners.pool
+    domain, d = pool.inquiry.meter.domain, known.input_size
+    x = spread_points(domain, num, d, pool.rng, 0.7)
+    z = known.features(x) @ rows[:, :-1].T + rows[:, -1]
+    there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
+    points = []
+    for unit in shown.open_units:
+        rare = x[(z[:, unit] > 0) == (np.mean(there[:, unit] > 0) < 0.5)]
+        if len(rare) < 3:
+            sign = 1.0 if np.mean(there[:, unit] > 0) > 0.5 else -1.0
+            rare = lowest_points(known, sign * rows[unit : unit + 1, :-1], 3, domain, pool.rng)
+        points.append(rare[:20])
+    return np.concatenate(points)
+
+
+def close_layer(
+    pool: Pool,
+    known: Known,
+    rows: np.ndarray,
+    seen: np.ndarray,
+    num_carried: int | None = None,
+    num_steady: int = 0,
+) -> Layer:
+    """Rows of length one, entries that nothing shows set so that they do not."""
+    rows = close_unseen(pool, known, rows, seen)
+    rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    unseen = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
+    is_last = num_carried is not None
+    return Layer(rows, unseen, is_last, len(rows) - num_steady if num_carried is None else num_carried)
+
+
+def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
+    """Entries that corners agree on."""
+    rows, seen = rows.copy(), seen.copy()
+    for (unit, feature), values in sides.entries.items():
+        middle = float(np.median(values))
+        if np.sum(np.abs(np.array(values) - middle) < 1e-6 * (1 + abs(middle))) >= 2:
+            rows[unit, feature], seen[unit, feature] = middle, True
+    return rows, seen
+
+
+def rows_of(units: list[Candidate]) -> tuple[np.ndarray, np.ndarray]:
+    return np.array([u.row for u in units]), np.array([u.seen for u in units])
+
+
+def where_it_may_switch(pool: Pool, known: Known, weights: np.ndarray, num: int = 3) -> Lines:
+    """Lines through the points at which a unit that seems always on is smallest, offline."""
+    rng, domain, d = pool.rng, pool.inquiry.meter.domain, pool.input_size
+    lows = lowest_points(known, weights, num, domain, rng)
+    return through_pairs(domain, lows, spread_points(domain, len(lows), d, rng, 0.7), rng)
+
+
+def between(
+    pool: Pool, failed: list[Corner], spoke: list[Corner], known: Known | None = None, num: int = 4
+) -> Lines:
+    """Segments between corners of two kinds; to extreme points where there is but one kind."""
+    rng, domain = pool.rng, pool.inquiry.meter.domain
+    a = np.array([failed[i].x for i in rng.integers(len(failed), size=num)])
+    if spoke or known is None:
+        b = np.array([spoke[i].x for i in rng.integers(len(spoke), size=num)])
+    else:
+        b = extreme_points(known, num, domain, rng)
+    half = 0.49 * np.linalg.norm(b - a, axis=1)  # corners themselves lie on many borders
+    apart = half > 1e-9
+    a, b, half = a[apart], b[apart], half[apart]
+    return Lines((a + b) / 2, 0.49 * (b - a) / half[:, None], -half, half, half)

@@ -1,0 +1,149 @@
+"""The side each unit of a layer is active on, from what the answers say around corners of the layers below.
+
+At a corner ``a = sum_u c_u r_u``, c zero exactly for inactive units: one corner tells all sides. Where it knows fewer
+directions than there are units, the sparsest solution is taken if it is unique. A corner that no choice of active units
+explains has one active that is missing among the rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from unweave.methods.relu.deep.corners import Corner, Corners
+
+MAX_SUBSETS = 8_500
+MAX_SEARCHES = 8
+"""Corners at which the sparsest solution is looked for."""
+MAX_MISSING = 7
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What corners said of the sides of a layer's units."""
+
+    votes: np.ndarray
+    """(units, 2): for the negative and for the positive side."""
+    spoke: list[Corner]
+    """Corners that told active units from inactive ones."""
+    failed: list[Corner]
+    """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
+    entries: dict[tuple[int, int], list[float]]
+    """(unit, feature): values of entries that were not seen, one a corner."""
+
+    @property
+    def settled(self) -> bool:
+        return bool(self.spoke) and bool(np.all(self.votes.sum(axis=1) > 0)) and not self.clashes.any()
+
+    @property
+    def clashes(self) -> np.ndarray:
+        return self.votes.min(axis=1) > 0
+
+    def signs(self) -> np.ndarray:
+        return np.where(self.votes[:, 1] > self.votes[:, 0], 1.0, -1.0)
+
+
+def vote_sides(corners: Corners, units: np.ndarray, seen: np.ndarray, *, num_wanted: int = 5) -> Sides:
+    """Sides of the units from all corners asked, and from more of them until ``num_wanted`` have told anything.
+
+    A feature with an entry that is not seen joins as a unit of its own: its coefficient takes up what is missing.
+    """
+    open_features = np.flatnonzero(~seen[:, :-1].all(axis=0))
+    rows = np.vstack([np.where(seen, units, 0.0), np.eye(units.shape[1])[open_features]])
+    sides = _count(corners.asked, units, rows, seen, open_features)
+    for _ in range(2):
+        short = num_wanted - len(sides.spoke) - len(sides.failed)
+        if short <= 0 or not corners.add(short, rows, least=max(len(rows) - MAX_MISSING, 1)):
+            break
+        sides = _count(corners.asked, units, rows, seen, open_features)
+    return sides
+
+
+def _count(
+    corners: list[Corner], units: np.ndarray, rows: np.ndarray, seen: np.ndarray, open_features: np.ndarray
+) -> Sides:
+    votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
+    entries: dict[tuple[int, int], list[float]] = {}
+    dense: list[tuple[Corner, np.ndarray]] = []
+    num_searches = 0
+    for corner in corners:
+        outcome = read_pattern(corner, rows, search=num_searches < MAX_SEARCHES)
+        num_searches += outcome is None or outcome[1] is None
+        if outcome is None:
+            continue
+        on, solution = outcome
+        if not len(on):
+            failed.append(corner)
+            continue
+        h = corner.features
+        z = units[:, :-1] @ h + units[:, -1]
+        if (
+            on.all() and len(rows) >= corner.basis.shape[1]
+        ):  # all active, or one that is missing makes it look so
+            dense.append((corner, z))
+            continue
+        told = np.flatnonzero(~np.any((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1))
+        positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
+        votes[told, positive[told]] += 1
+        spoke.append(corner)
+        if solution is not None:
+            for place, feature in enumerate(open_features):
+                takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
+                if len(takers) == 1:
+                    own, whole = solution[takers[0]], solution[len(units) + place]
+                    value = float(own @ whole / (own @ own))
+                    entries.setdefault((int(takers[0]), int(feature)), []).append(value)
+    for corner, z in dense:
+        agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
+        (spoke if agrees else failed).append(corner)
+    return Sides(votes, spoke, failed, entries)
+
+
+def read_pattern(
+    corner: Corner, rows: np.ndarray, search: bool = True
+) -> tuple[np.ndarray, np.ndarray | None] | None:
+    """Which units are active at a corner (none listed: no choice explains it), with coefficients; None: not told."""
+    system = corner.basis.T @ rows[:, :-1].T
+    weight = corner.errors.min() / corner.errors
+    u, s, vt = np.linalg.svd(system * weight[:, None], full_matrices=True)
+    noise = float(corner.errors.min())
+    rank = int(np.sum(s > 1e-5 * s[0]))
+    target = corner.slopes * weight[:, None]
+    solution = vt[:rank].T @ ((u[:, :rank].T @ target) / s[:rank, None])
+    if np.max(np.abs(system * weight[:, None] @ solution - target)) > 100 * noise:
+        return np.zeros(0, dtype=bool), None
+    level = 100 * noise / s[rank - 1]
+    if np.max(np.abs(solution)) < 10 * level:
+        return None
+    if rank == len(rows):
+        size = np.linalg.norm(solution, axis=1)
+        return size > max(level, 1e-6 * size.max()), solution
+    missing = len(rows) - rank
+    if not search or missing > MAX_MISSING or comb(len(rows), missing) > MAX_SUBSETS:
+        return None
+    pattern = _sparsest(solution, vt[rank:].T, level)
+    return None if pattern is None else (pattern, None)
+
+
+def _sparsest(solution: np.ndarray, null: np.ndarray, level: float):
+    """Which entries of ``solution + null t`` are not zero when as many as possible are; None if that is not unique."""
+    n, m = null.shape
+    subsets = np.array(list(combinations(range(n), m)))
+    blocks = null[subsets]
+    fine = np.abs(np.linalg.det(blocks)) > 1e-5**m
+    subsets, blocks = subsets[fine], blocks[fine]
+    if not len(subsets):
+        return None
+    t = np.linalg.solve(blocks, solution[subsets])
+    all_solutions = solution[None] - null[None] @ t
+    size = np.linalg.norm(all_solutions, axis=2)
+    cut = np.maximum(10 * level, 1e-5 * size.max(axis=1))
+    zeros = np.sum(size < cut[:, None], axis=1)
+    most = zeros.max()
+    if most < m + 2:
+        return None
+    patterns = np.unique(size[zeros == most] >= cut[zeros == most, None], axis=0)
+    return patterns[0] if len(patterns) == 1 else None

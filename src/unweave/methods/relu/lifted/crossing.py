@@ -1,0 +1,109 @@
+"""What a second-layer unit's weight is, from nine questions where its zero set meets a plane of the first layer.
+
+Across the plane the gradient of the answers jumps by ``e`` where the unit is off and by ``e + output * b`` where it is
+on, whatever else is added up there. So b is a difference of two second differences, on both sides of the zero set.
+Three more questions see whether the answers bend where the zero set must lie beyond the plane, and as they must.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.methods.relu.lifted.sightings import DEVIATIONS
+from unweave.methods.relu.lifted.traces import Traces
+from unweave.methods.relu.lifted.wander import Meetings
+from unweave.probes.inquiry import Inquiry
+
+ROUGH = 0.05
+"""A weight whose error is larger than this share of the facet is not read."""
+
+
+def measure_crossings(
+    inquiry: Inquiry, traces: Traces, meetings: Meetings, *, max_tries: int = 4
+) -> np.ndarray:
+    """Cross the planes at these meetings; which of them were crossed. ``traces`` learns their weights."""
+    done = np.zeros(len(meetings), dtype=bool)
+    room, thin = meetings.room.copy(), np.ones(len(meetings))
+    for _ in range(max_tries):
+        rows = np.flatnonzero(~done)
+        if not len(rows):
+            break
+        good, b, error, thinner = _try(inquiry, traces, meetings.take(rows), room[rows], thin[rows])
+        for row in np.flatnonzero(good):
+            number = rows[row]
+            unit, plane = int(meetings.unit[number]), int(meetings.plane[number])
+            if not traces.known[unit, plane]:
+                traces.cross(unit, plane, b[row] / 2, error[row] / 2)
+        done[rows[good]] = True
+        # a large weight wants a shorter step across the plane, any other failure less room
+        thin[rows] *= thinner
+        room[rows] *= np.where(thinner < 1, 1.0, 0.3)
+    return done
+
+
+def _try(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
+    """One attempt: which are good, the weights, their errors, and by how much steps across the plane are too long."""
+    n = len(m)
+    rows = np.arange(n)
+    normal = traces.planes.normals[m.plane]
+    side = m.signs[rows, m.plane]
+    output = traces.output[m.unit]
+    across = m.facet[:, :-1]
+    along = np.einsum("nd,nd->n", across, normal)
+    flat = across - along[:, None] * normal
+    steep = np.maximum(np.linalg.norm(flat, axis=1), 1e-300)
+    v = flat / steep[:, None]
+    apart = 0.4 * room
+    step = thin * np.minimum(0.3 * room, 0.4 * apart * steep / np.maximum(np.abs(along), 1e-300))
+    # onto the plane, exactly as far as it is known
+    x = m.x - traces.planes.heights(m.x)[rows, m.plane][:, None] * normal
+    on, off = x + apart[:, None] * v, x - apart[:, None] * v
+    lift = step[:, None] * normal
+    points = np.concatenate([on, on + lift, on - lift, off, off + lift, off - lift])
+    domain = inquiry.meter.domain
+    points = domain.nearest(points)
+    answers, bars = inquiry.ask(points)
+    bars = bars.reshape(6, n).max(axis=0)
+    parts = answers.reshape(6, n, -1)
+    jump = parts[1] + parts[2] - 2 * parts[0] - (parts[4] + parts[5] - 2 * parts[3])
+    jump = jump / step[:, None]
+    error = 4 * bars / step
+    b = np.einsum("nk,nk->n", jump, output)
+    rest = np.linalg.norm(jump - b[:, None] * output, axis=1)
+    size = np.linalg.norm(across, axis=1)
+    blur = traces.spread(m.unit, m.x, traces.planes.heights(m.x))
+    turn = traces.turn[m.unit]
+    good = rest <= DEVIATIONS * (error + turn * np.abs(b))
+    good &= (error <= ROUGH * size) & (DEVIATIONS * blur < 0.5 * apart * steep)
+    deep = np.abs(b) * step < 0.5 * apart * steep
+    # beyond: the bent facet, and whether the answers bend there
+    far = m.facet - (b * side)[:, None] * traces.ridges[m.plane]
+    beyond = far[:, :-1]
+    length = np.maximum(np.linalg.norm(beyond, axis=1), 1e-300)
+    across_far = beyond / length[:, None]
+    slide = -side[:, None] * normal
+    slide = slide - np.einsum("nd,nd->n", slide, across_far)[:, None] * across_far
+    slant = np.linalg.norm(slide, axis=1)
+    slide = slide / np.maximum(slant, 1e-300)[:, None]
+    good &= deep & (slant > 1e-4)
+    go = np.flatnonzero(good)
+    reach, tilt = 0.5 * room, np.abs(np.einsum("nd,nd->n", across_far, normal))
+    y = x + reach[:, None] * slide
+    y = y - ((np.einsum("nd,nd->n", y, beyond) + far[:, -1]) / length)[:, None] * across_far
+    width = np.minimum(0.25 * room, 0.5 * reach * slant / np.maximum(tilt, 1e-300))
+    if len(go):
+        shift = (width[:, None] * across_far)[go]
+        y = y[go]
+        points = domain.nearest(np.concatenate([y, y + shift, y - shift]))
+        answers, bars3 = inquiry.ask(points)
+        parts = answers.reshape(3, len(go), -1)
+        bend = parts[1] + parts[2] - 2 * parts[0]
+        wanted = (length * width)[go, None] * output[go]
+        miss = np.linalg.norm(bend - wanted, axis=1)
+        slack = 4 * bars3.reshape(3, len(go)).max(axis=0) + (error * reach + blur)[go]
+        good[go] = miss <= DEVIATIONS * slack + 1e-9 * (length * width)[go]
+        good[go] &= (length * width)[go] > 3 * DEVIATIONS * slack
+    thinner = np.where(
+        deep, 1.0, np.clip(0.3 * apart * steep / np.maximum(np.abs(b) * step, 1e-300), 0.01, 0.5)
+    )
+    return good, b, error, thinner

@@ -1,0 +1,287 @@
+"""Second-layer units from one kink each: their zero sets followed from plane to plane through the whole domain.
+
+A trace begins at a kink that no plane explains and knows its facet there. Particles find where the zero set meets the
+next planes (no question), a few questions tell the weight of each (``crossing``), and so on until every plane that the
+zero set meets in the domain is crossed. Kinks of the lines drawn before that lie on a trace belong to it: they sharpen
+it by least squares, and two traces that own the same kink, or share weights, are one unit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.methods.relu.lifted.crossing import measure_crossings
+from unweave.methods.relu.lifted.faces import Faces
+from unweave.methods.relu.lifted.fit_trace import Places, fit_trace
+from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.refine import choose_places, measure_places, offer_places
+from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
+from unweave.methods.relu.lifted.traces import Traces
+from unweave.methods.relu.lifted.unite import unite
+from unweave.methods.relu.lifted.units import Unit
+from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
+
+PARTICLES = 16
+"""Particles a unit."""
+MOST_SEEDS = 64
+"""Traces begun in one round."""
+STRAIGHT, CLEAR = 3, 0.01
+"""Planes that a facet crosses without a bend, larger than this share of it, to be surely a plane itself."""
+QUIET = 3
+"""Rounds in a row without a crossing after which nothing more is to be had."""
+MOST_FAILURES = 4
+"""Meetings of a unit and a plane that are asked at in vain."""
+
+
+@dataclass
+class Follower:
+    """The traces over fixed planes, and what they own."""
+
+    sightings: Sightings
+    planes: Planes
+    low: np.ndarray
+    high: np.ndarray
+    rng: np.random.Generator
+    say: Callable[[str], None] = print
+    traces: Traces = field(init=False)
+    failures: dict[tuple[int, int], int] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.traces = Traces.none(self.planes, self.sightings.inquiry.output_size)
+        self.faces = Faces.draw(self.planes, self.low, self.high, self.rng)
+        self.places: dict[int, Places] = {}
+        self.compared: dict[tuple[int, int], tuple[int, int]] = {}
+        self.fitted: dict[int, tuple[int, ...]] = {}
+        self.started: set[int] = set()
+        self.owned = np.zeros((0, 0), dtype=bool)
+
+    def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
+        """Follow the units of the numbered kinks until everything they meet is crossed."""
+        idle, deepened = 0, False
+        for turn in range(max_rounds):
+            self.own(kinks)
+            self.refit()
+            self.own(kinks)
+            self.drop_twins()
+            added = self.begin(kinks)
+            if added:
+                self.own(kinks)
+            particles = self.place(kinks)
+            meetings = wander(self.traces, particles, self.low, self.high, self.rng)
+            meetings = meetings.join(self.faces.meetings(self.traces, self.low, self.high, self.rng))
+            meetings = pick_best(meetings, self.traces) if len(meetings) else meetings
+            tries = [
+                self.failures.get((int(self.traces.seed[u]), int(p)), 0)
+                for u, p in zip(meetings.unit, meetings.plane, strict=True)
+            ]
+            meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < MOST_FAILURES))
+            crossed = (
+                measure_crossings(self.sightings.inquiry, self.traces, meetings)
+                if len(meetings)
+                else np.zeros(0, dtype=bool)
+            )
+            for row in np.flatnonzero(~crossed):
+                key = int(self.traces.seed[meetings.unit[row]]), int(meetings.plane[row])
+                self.failures[key] = self.failures.get(key, 0) + 1
+            self.say(
+                f"  follow {turn}: {len(self.traces)} traces, {added} new, {crossed.sum()} of {len(meetings)} crossed, "
+                f"{self.owned.any(axis=1).sum()} of {len(kinks)} kinks"
+            )
+            self.drop_misread()
+            idle = 0 if crossed.any() or added else idle + 1
+            if (not len(meetings) and not added) or idle >= QUIET:
+                if deepened:
+                    break
+                self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
+                idle, deepened = 0, True
+        self.own(kinks)
+        self.refit()
+        self.own(kinks)
+
+    def extend(self, planes: Planes) -> None:
+        """More planes, the first of which are the ones known before."""
+        self.traces = self.traces.over(planes, self.sightings.x[self.traces.seed])
+        self.planes, self.failures = planes, {}
+        self.faces = Faces.draw(planes, self.low, self.high, self.rng)
+
+    def restart(self, planes: Planes) -> None:
+        """Begin anew over these planes."""
+        self.planes, self.failures = planes, {}
+        self.__post_init__()
+
+    def straight(self) -> tuple[np.ndarray, Planes]:
+        """Traces that nothing bends, and the planes of the first layer they may be.
+
+        ``shares`` is 1 for those that cross enough planes to be sure, 0 for those that may be facets short of a bend.
+        """
+        t = self.traces
+        size = t.gamma.shape[1]
+        errors = np.sqrt(np.maximum(np.einsum("mpp->mp", t.covariance)[:, size:], 0.0))
+        steep = np.linalg.norm(t.gamma[:, :-1], axis=1)
+        bent = t.known & (np.abs(t.beta) > DEVIATIONS * errors + 1e-9 * steep[:, None])
+        clear = t.known & (DEVIATIONS * errors < CLEAR * steep[:, None])
+        failed = {seed for (seed, _), count in self.failures.items() if count}
+        whole = np.array([int(seed) not in failed for seed in t.seed], dtype=bool)
+        # in a network of one layer nothing bends at all
+        sure = (clear.sum(axis=1) >= STRAIGHT) | ~bent.any()
+        numbers = np.flatnonzero(~bent.any(axis=1) & (sure | whole))
+        numbers = numbers[~self._repeated(numbers)[numbers]]
+        length = steep[numbers]
+        planes = Planes(
+            t.gamma[numbers, :-1] / length[:, None],
+            t.gamma[numbers, -1] / length,
+            t.covariance[numbers][:, :size, :size] / length[:, None, None] ** 2,
+            sure[numbers].astype(float),
+        )
+        return numbers, planes
+
+    def drop(self, numbers: np.ndarray) -> None:
+        """Without the numbered traces and those on the same facets, which are no units."""
+        kept = np.ones(len(self.traces), dtype=bool)
+        kept[numbers] = False
+        for j in np.flatnonzero(kept):
+            kept[j] = not any(self._repeated(np.array([i, j]))[j] for i in numbers)
+        self.traces = self.traces.take(kept)
+
+    def drop_misread(self) -> None:
+        """Drop traces that could cross nothing: two bends closer than the scan could tell show a facet that is none."""
+        failed = {seed for (seed, _), count in self.failures.items() if count}
+        crossed = self.traces.known.sum(axis=1)
+        kept = [crossed[j] > 0 or int(seed) not in failed for j, seed in enumerate(self.traces.seed)]
+        self.traces = self.traces.take(np.array(kept, dtype=bool))
+        self.own(self.kinks)
+
+    def _repeated(self, numbers: np.ndarray) -> np.ndarray:
+        """Which of the numbered traces lie on the same facet as an earlier one."""
+        t, repeated = self.traces, np.zeros(len(self.traces), dtype=bool)
+        rows = t.gamma / np.linalg.norm(t.gamma[:, :-1], axis=1, keepdims=True)
+        for rank, j in enumerate(numbers):
+            for other in numbers[:rank]:
+                apart = min(np.linalg.norm(rows[j] - rows[other]), np.linalg.norm(rows[j] + rows[other]))
+                repeated[j] |= apart < 1e-4 * np.linalg.norm(rows[j])
+        return repeated
+
+    def sharpen(self, kinks: np.ndarray, most: int = 90) -> int:
+        """Ask at places of the zero sets that tell most about the units, and fit these again; how many."""
+        traces, inquiry = self.traces, self.sightings.inquiry
+        if not len(traces):
+            return 0
+        self.own(kinks)
+        offers = offer_places(traces, self.place(kinks), self.low, self.high, self.rng)
+        rows = choose_places(traces, *offers, inquiry, most)
+        if not len(rows):
+            return 0
+        unit, x, facet, room = (part[rows] for part in offers)
+        good, x, error, jump, jump_error = measure_places(inquiry, traces, unit, x, facet, room)
+        for j in range(len(traces)):
+            mine = good & (unit == j)
+            places = (x[mine], error[mine], facet[mine], jump[mine], jump_error[mine])
+            seed = int(traces.seed[j])
+            if seed in self.places:
+                places = tuple(np.concatenate(pair) for pair in zip(self.places[seed], places, strict=True))
+            self.places[seed] = places
+        self.refit()
+        return int(good.sum())
+
+    def begin(self, kinks: np.ndarray) -> int:
+        """Traces at kinks with a facet that no trace owns; how many."""
+        s = self.sightings
+        free = kinks[~self.owned.any(axis=1)] if len(self.traces) else kinks
+        free = np.array([m for m in free if s.measured[m] and int(m) not in self.started], dtype=int)
+        if not len(free):
+            return 0
+        # the kinks of one line belong to different units, but for a few
+        lines, counts = np.unique(s.line[free], return_counts=True)
+        chosen = free[s.line[free] == lines[np.argmax(counts)]][:MOST_SEEDS]
+        self.started.update(int(m) for m in chosen)
+        rate = np.abs(np.einsum("nd,nd->n", s.facet[chosen][:, :-1], s.across[chosen]))
+        self.traces = self.traces.begin(
+            s.x[chosen],
+            s.facet[chosen],
+            s.output[chosen],
+            s.facet_error[chosen],
+            rate * s.error[chosen],
+            chosen,
+        )
+        return len(chosen)
+
+    def own(self, kinks: np.ndarray) -> None:
+        """Which of the kinks lie on which traces: place, direction among the outputs and size of the jump agree."""
+        s, traces = self.sightings, self.traces
+        self.kinks = kinks
+        x, across = s.x[kinks], s.across[kinks]
+        heights = self.planes.heights(x)
+        signs = np.where(heights > 0, 1.0, -1.0)
+        values, holds = traces.values(x, heights), traces.holds(signs)
+        self.owned = np.zeros(holds.shape, dtype=bool)
+        reach = 1 + np.linalg.norm(x, axis=1)
+        for j in range(len(traces)):
+            rows = np.flatnonzero(holds[:, j])
+            facet = traces.facets(np.full(len(rows), j), signs[rows])
+            rate = np.abs(np.einsum("nd,nd->n", facet[:, :-1], across[rows]))
+            size = np.linalg.norm(facet[:, :-1], axis=1)
+            numbers = kinks[rows]
+            blur = traces.spread(np.full(len(rows), j), x[rows], heights[rows])
+            near = (
+                np.abs(values[rows, j])
+                <= DEVIATIONS * (s.error[numbers] * rate + blur) + 1e-14 * size * reach[rows]
+            )
+            slack = DEVIATIONS * (s.jump_error[numbers] + traces.turn[j] * rate) + 1e-6 * size
+            near &= np.max(np.abs(s.jump[numbers] - rate[:, None] * traces.output[j]), axis=1) <= slack
+            self.owned[rows[near], j] = True
+
+    def refit(self) -> None:
+        """Least squares for every trace from its own kinks and crossings."""
+        for j in range(len(self.traces)):
+            seed = int(self.traces.seed[j])
+            places = len(self.places[seed][0]) if seed in self.places else 0
+            news = int(self.traces.known[j].sum()), int(self.owned[:, j].sum()), places, len(self.planes)
+            if self.fitted.get(seed) != news:
+                self.fitted[seed] = news
+                fit_trace(self.sightings, self.traces, j, self.kinks[self.owned[:, j]], self.places.get(seed))
+
+    def drop_twins(self) -> None:
+        """Of traces that own each other's first kink the one that knows more is kept; parts of one unit are joined."""
+        traces = self.traces
+        if not len(traces):
+            return
+        order = np.argsort(-traces.known.sum(axis=1), kind="stable")
+        place = {int(m): row for row, m in enumerate(self.kinks)}
+        gone = np.zeros(len(traces), dtype=bool)
+        for rank, j in enumerate(order):
+            if gone[j]:
+                continue
+            for other in order[rank + 1 :]:
+                if gone[other]:
+                    continue
+                row = place.get(int(traces.seed[other]))
+                if row is not None and self.owned[row, j]:
+                    gone[other] = True
+                    continue
+                key = int(traces.seed[j]), int(traces.seed[other])
+                news = int(traces.known[j].sum()), int(traces.known[other].sum())
+                if self.compared.get(key) != news:
+                    self.compared[key] = news
+                    gone[other] = unite(traces, int(j), int(other))
+        if gone.any():
+            self.traces = traces.take(~gone)
+            self.own(self.kinks)
+
+    def units(self) -> list[Unit]:
+        """In the form that networks are put together from."""
+        return self.traces.units([self.kinks[own] for own in self.owned.T])
+
+    def place(self, kinks: np.ndarray) -> Particles:
+        """Particles on kinks that the traces own."""
+        s, units, where = self.sightings, [], []
+        for j in range(len(self.traces)):
+            own = np.append(kinks[self.owned[:, j]], self.traces.seed[j]).astype(int)
+            picked = self.rng.choice(own, size=PARTICLES)
+            units.append(np.full(PARTICLES, j))
+            where.append(s.x[picked])
+        if not units:
+            return Particles.at(self.traces, np.zeros(0, dtype=int), np.zeros((0, len(self.low))))
+        return Particles.at(self.traces, np.concatenate(units), np.concatenate(where))

@@ -1,0 +1,99 @@
+"""The relu network that a relu-like smooth model is far out, by the methods for relu networks.
+
+One hidden layer, two, and any depth are tried in this order. At the scale of one and two layers biases still show and
+windows are kept clear of; more layers are looked at from farther away, where windows and biases vanish beside
+everything else, so that corners of several borders are what they are for relu. Answers in single precision show neither
+from ``Scales.view`` on: there the skeleton goes through the origin. The windows give the biases afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from unweave.core.network import Network
+from unweave.evidence.far_view import FarView
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.deep.engine import recover
+from unweave.methods.relu.deep.method import describe
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.lifted.method import ReluLifted
+from unweave.methods.relu.lines import ReluLines
+from unweave.probes.inquiry import open_inquiry
+
+FARTHER = 1e12
+"""The scale from which more than two layers are seen."""
+NUM_FRESH = 2500
+"""From the second attempt on a skeleton is tried on so many fresh points: a unit may be on, or off, in one direction of
+a thousand."""
+MOST_SECONDS = 180.0
+"""For one skeleton."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The radii at which one precision of the answers shows what."""
+
+    view: float
+    """The scale from which one and two layers are seen, ..."""
+    window: float
+    """... and the half width around a kink kept clear of, in its units."""
+    profile: float
+    """Where windows are looked at one by one."""
+    settle: tuple[float, float]
+    """Between which radii windows are asked for lengths and biases."""
+
+    @classmethod
+    def of(cls, precision: Precision) -> Scales:
+        single = precision.kind == "float32"
+        return cls(1e7, 0.0, 1e3, (1.0, 100.0)) if single else cls(1e8, 2e-5, 1e6, (3.0, 3e3))
+
+
+def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
+    """The relu network, in the units of the model; a later attempt tries it on more points and on other lines."""
+    problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
+    scales = Scales.of(problem.precision)
+    view = cast(Meter, FarView(meter, scales.view))
+    finding = ReluLines(window=scales.window).recover(view, problem)
+    if problem.precision.kind == "float32":
+        if finding.network is None:
+            finding = ReluLifted(max_seconds=problem.within(MOST_SECONDS)).recover(view, problem)
+        return _in_units_of_the_model(finding, 0.0)
+    if finding.network is not None:
+        return _in_units_of_the_model(finding, scales.view)
+    limit = problem.within(MOST_SECONDS)
+    layers = ReluLayers(window=scales.window, num_fresh=NUM_FRESH if attempt else 0, max_seconds=limit)
+    rng = problem.rng("relu lines")
+    with meter.stage("lines"):
+        inquiry = open_inquiry(view, problem.precision, rng, window=scales.window)
+    two = layers.try_two(inquiry, problem, rng)
+    if two.finding is not None:
+        return _in_units_of_the_model(two.finding, scales.view)
+    if not two.deeper:
+        finding = layers.recover(view, problem)
+        if finding.network is not None and not finding.network.is_open:
+            return _in_units_of_the_model(finding, scales.view)
+    return _in_units_of_the_model(_find_deep(meter, problem, attempt), FARTHER)
+
+
+def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
+    rng = problem.rng("deep skeleton", attempt)
+    with meter.stage("lines"):
+        inquiry = open_inquiry(cast(Meter, FarView(meter, FARTHER)), problem.precision, rng)
+    # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
+    with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        found = recover(Pool(inquiry, rng), max_seconds=problem.within(MOST_SECONDS))
+    return describe(inquiry, found)
+
+
+def _in_units_of_the_model(finding: Finding, scale: float) -> Finding:
+    network = finding.network
+    if network is None or network.is_open:
+        return finding
+    biases = [scale * b for b in network.biases]
+    return replace(finding, network=Network(network.weights, biases, network.activations))

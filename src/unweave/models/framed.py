@@ -1,0 +1,135 @@
+"""A model seen through the user's rows: numbers in units of their own range, everything else held at one combination.
+
+``Encoded`` takes what a network takes, categories as one input a level, and asks the model in its own terms. ``Framed``
+moves only the inputs that are numbers, ``x = middle + unit u``, with every category and constant as in the commonest
+combination of the rows; ``lift`` writes a network of ``u`` as one of the encoded inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unweave.core.domains import Domain
+from unweave.core.errors import InputError
+from unweave.core.network import Network
+from unweave.core.oracle import Oracle
+from unweave.evidence.data import Data
+from unweave.models.resolve import is_address, open_model, resolve
+
+
+@dataclass
+class Encoded:
+    """The model as a function of encoded rows."""
+
+    model: Oracle
+    data: Data
+
+    def __post_init__(self):
+        self.name, self.dtype = self.model.name, self.model.dtype
+        self.input_size, self.output_size = self.data.input_size, self.model.output_size
+
+        self.notes: tuple[str, ...] = self.model.notes
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        answers = self.model(self.data.decode(x))
+        self.notes = self.model.notes
+        return answers
+
+
+class Framed:
+    """The model as a function of the moving inputs alone, each in units of its range."""
+
+    def __init__(self, model: Oracle, data: Data):
+        self.encoded = Encoded(model, data)
+        self.data = data
+        self.name, self.dtype, self.output_size = model.name, model.dtype, model.output_size
+        self.notes: tuple[str, ...] = model.notes
+        self.probes = int(getattr(model, "probes", 0))
+        numbers = data.numbers
+        if not numbers.shape[1]:
+            raise InputError(
+                "no column of the data varies as a number: there is nothing to ask between the rows"
+            )
+        self.input_size = numbers.shape[1]
+        self.low, self.high = numbers.min(axis=0), numbers.max(axis=0)
+        if self.dtype == "float32":
+            self.low, self.high = _inwards(self.low, self.high)
+        # A power of two and a short middle: rounding in x is rounding in u, and both ways are exact.
+        self.middle = ((self.low + self.high) / 2).astype(np.float32).astype(np.float64)
+        self.unit = 2.0 ** np.ceil(np.log2((self.high - self.low) / 2))
+        still = data.encoded[:, ~data.moving]
+        self.patterns, counts = np.unique(still, axis=0, return_counts=True)
+        self.counts = counts
+        self.base = self.patterns[np.argmax(counts)]
+
+    @property
+    def domain(self) -> Domain:
+        """Where ``u`` may be asked."""
+        return self.data.shape(self.middle, self.unit, self.low, self.high)
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        """The nearest ``u`` whose inputs the model takes without rounding."""
+        x = np.clip(self.middle + self.unit * x, self.low, self.high)
+        x = x.astype(np.float32).astype(np.float64) if self.dtype == "float32" else x
+        return (x - self.middle) / self.unit
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        answers = self.encoded(self.outside(x, self.base))
+        self.notes = self.encoded.notes
+        return answers
+
+    def outside(self, u: np.ndarray, pattern: np.ndarray) -> np.ndarray:
+        """Encoded rows from the moving inputs and one combination of the others."""
+        x = np.empty((len(u), self.data.input_size))
+        x[:, self.data.moving] = np.clip(self.middle + self.unit * u, self.low, self.high)
+        x[:, ~self.data.moving] = pattern
+        return x
+
+    def lift(self, network: Network, shifts: np.ndarray | None = None) -> Network:
+        """The network of encoded inputs; ``shifts`` (units, other inputs) are the first layer's weights of those."""
+        first = np.zeros((len(network.weights[0]), self.data.input_size))
+        first[:, self.data.moving] = network.weights[0] / self.unit
+        bias = network.biases[0] - first[:, self.data.moving] @ self.middle
+        if shifts is not None:
+            first[:, ~self.data.moving] = shifts
+            bias = bias - shifts @ self.base
+        return Network(
+            [first, *network.weights[1:]], [bias, *network.biases[1:]], network.activations, network.upper
+        )
+
+
+def frame_model(
+    model: Any, data: Data, *, input_size: int | None = None, allow_pickle: bool = False
+) -> Framed:
+    """The model seen through the rows; an estimator's own column names and encoders say what these are."""
+    if not is_address(model):
+        model = open_model(model, allow_pickle)
+        data = _suited(data, model)
+    size = input_size
+    if size is None and callable(model) and not hasattr(model, "input_size"):
+        size = len(data.columns)
+    oracle = resolve(model, input_size=size, allow_pickle=allow_pickle, domain=data)
+    data.check_size(oracle.input_size, oracle.name)
+    return Framed(oracle, data)
+
+
+def _suited(data: Data, model: Any) -> Data:
+    names = getattr(model, "feature_names_in_", None)
+    if names is not None:
+        data = data.ordered([str(name) for name in names])
+    if hasattr(model, "n_features_in_"):
+        from unweave.models.sklearn_model import encoded_columns
+
+        data = data.with_categories(encoded_columns(model))
+    return data
+
+
+def _inwards(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The float32 numbers between which every rounded number stays."""
+    a, b = low.astype(np.float32), high.astype(np.float32)
+    a = np.where(a < low, np.nextafter(a, np.float32(np.inf)), a)
+    b = np.where(b > high, np.nextafter(b, np.float32(-np.inf)), b)
+    return a.astype(np.float64), b.astype(np.float64)

@@ -1,0 +1,267 @@
+"""What stands behind a model's last layer, seen from its answers: their range, sums of rows, values met exactly twice.
+
+Rows that sum to one are a softmax, rows whose exponentials do a log-softmax. Answers that keep to the range of a
+sigmoid, tanh or exp may have passed one, but a plain network may keep to it by chance: the squashing is certain where
+its inverse makes the answers piecewise linear, or constant in sum at opposite far points (one layer of odd units);
+otherwise both readings are returned, the likelier one first. Answers that are piecewise linear and equal one
+value exactly again and again were clamped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from unweave.core.domains import Ball, Box, Domain
+from unweave.core.errors import NotANumber
+from unweave.core.outputs import Squashing, clamp_name
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision, measure_precision
+from unweave.probes.growth import RADIUS, Growth
+from unweave.probes.piecewise_linear import is_piecewise_linear
+
+Streams = Callable[[str], np.random.Generator]
+"""The generator of a purpose, from its beginning: the same questions again cost nothing."""
+NEAR_END = 0.03
+"""Answers this near to the end of a range, relative to it, speak for the squashing that has it."""
+NUM_LOOKS = 16
+INFLATION = {"float64": 1e5, "float32": 1e3}
+"""How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
+GIVEN = 1e3
+"""The same, beside that, in a domain that the user has given."""
+NOISY = 8.0
+MARGINS = (4.0, 1.5)
+"""How far inside of the radius at which a dozen rays come to that limit the questions stay, at first and then."""
+TYPICAL = 0.02
+"""Share of the points of a domain whose answers may lie beyond that."""
+
+
+def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Streams) -> list[Squashing | None]:
+    """What the answers may have passed, likeliest first; None: nothing. Asks only where the answers leave it open."""
+    raw = meter.transcript()[1]
+    rowwise = _sums_to_one(raw, precision)
+    if rowwise is not None:
+        return [rowwise]
+    fast = growth is Growth.OTHER
+    names, repeated = _fitting(raw, precision, fast), _ends_repeated(meter)
+    if not repeated and (not names or growth is Growth.LINEAR):
+        return [None]
+    if growth is Growth.SATURATING and names:
+        return _far_out(meter, precision, names)
+    with meter.stage("outputs"):
+        try:
+            straight = is_piecewise_linear(meter, precision, streams("kind"), num_segments=6)
+            if straight and not repeated:
+                return [None]
+            meter.ask(_looks(meter))
+        except NotANumber:
+            straight = False
+        if straight:
+            return _clamps(meter)
+        raw = meter.transcript()[1]
+        names = _fitting(raw, precision, fast)
+        for name in names:
+            view = Squashing(name)
+            if _is_straight_behind(meter, view, precision, streams):
+                return [view]
+    return _ranked([name for name in names if name in ("sigmoid", "tanh")], raw)
+
+
+def shows_only_largest(raw: np.ndarray) -> int:
+    """How many of the outputs are answered where the others are always zero, never the same ones; 0: all."""
+    num_rows, k = raw.shape
+    shown = raw != 0
+    counts = shown.sum(axis=1)
+    if k < 3 or num_rows < 4 or counts[0] in (0, k) or np.any(counts != counts[0]) or np.any(raw < 0):
+        return 0
+    return int(counts[0]) if len(np.unique(shown, axis=0)) > 1 else 0
+
+
+def choose_domain(
+    meter: Meter, view: Squashing, precision: Precision, margin: float = MARGINS[0]
+) -> Domain | None:
+    """The part of the domain where inverted answers are still exact; None: all of it.
+
+    A domain without end becomes a ball around the origin, a box or ball is shrunk towards its middle.
+    """
+    d, domain = meter.input_size, meter.domain
+    noise, unit = raw_error(precision)
+    if view.name == "log_softmax":
+        return None
+    if np.isinf(domain.reach(d)):
+        rays = np.random.default_rng([d, 12]).standard_normal((12, d))
+        rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+        typical = _typical_error(view, meter.raw(0.3 * rays), noise, unit)
+        limit = INFLATION.get(precision.kind, NOISY) * typical
+
+        def holds(radius: float) -> bool:
+            try:
+                return bool(np.all(view.errors(meter.raw(radius * rays), noise, unit) <= limit))
+            except NotANumber:
+                return False
+
+        radius = 1.0
+        while radius <= RADIUS and holds(radius):
+            radius *= 4
+        if radius > RADIUS:
+            return None
+        while radius > 1e-6 and not holds(radius / 2):
+            radius /= 2
+        return Ball(float(f"{radius / margin:.2g}"))
+    points, middle = _looks(meter), _middle(domain, d)
+    errors = view.errors(meter.raw(points), noise, unit)
+    limit = (
+        GIVEN * INFLATION.get(precision.kind, NOISY) * _typical_error(view, meter.raw(points), noise, unit)
+    )
+    if np.mean(errors > limit) <= TYPICAL or middle is None:
+        return None
+    for share in 0.7 ** np.arange(1, 12):
+        closer = middle + share * (points - middle)
+        if np.mean(view.errors(meter.raw(closer), noise, unit) > limit) <= TYPICAL:
+            return _shrunk(domain, middle, float(share))
+    return None
+
+
+def raw_error(precision: Precision) -> tuple[float, float]:
+    """Absolute and relative error of the model's own answers."""
+    exact = precision.kind in ("float64", "float32")
+    return (0.0, precision.unit) if exact else (precision.noise, precision.unit)
+
+
+def precision_behind(
+    meter: Meter, view: Squashing, precision: Precision, rng: np.random.Generator
+) -> Precision:
+    """How exact the inverted answers are; the meter looks through the squashing from here on."""
+    noise, unit = raw_error(precision)
+    meter.look_through(view, noise, unit, single=precision.kind == "float32")
+    if precision.kind in ("float64", "float32"):
+        return measure_precision(meter, rng)
+    points = meter.domain.sample(64, meter.input_size, rng)
+    with meter.stage("precision"):
+        answers = meter.ask(points)
+    errors = meter.blur(answers)
+    scale = float(np.sqrt(np.mean(np.var(answers, axis=0))))
+    return Precision(float(np.median(errors[np.isfinite(errors)])), scale, "noisy")
+
+
+def _looks(meter: Meter) -> np.ndarray:
+    """Points all over a domain; near the origin where it has no end."""
+    rng, d = np.random.default_rng([meter.input_size, 48]), meter.input_size
+    if np.isinf(meter.domain.reach(d)):
+        return rng.standard_normal((NUM_LOOKS, d))
+    return np.concatenate([meter.domain.sample(2 * NUM_LOOKS, d, rng), meter.domain.edge(NUM_LOOKS, d, rng)])
+
+
+def _typical_error(view: Squashing, raw: np.ndarray, noise: float, unit: float) -> float:
+    errors = view.errors(raw, noise, unit)
+    return float(np.median(errors[np.isfinite(errors)])) if np.any(np.isfinite(errors)) else unit
+
+
+def _sums_to_one(raw: np.ndarray, precision: Precision) -> Squashing | None:
+    """A softmax or log-softmax, if every row says so."""
+    num_rows, k = raw.shape
+    if k < 2 or num_rows < 2 or np.all(raw == raw[0]):
+        return None
+    slack = 8 * np.sqrt(k) * precision.noise + 4 * k * precision.unit
+    if slack < 0.1 and np.all(raw >= -slack) and np.all(np.abs(raw.sum(axis=1) - 1) <= slack):
+        return Squashing("softmax")
+    if np.all(raw <= slack):
+        sums = np.exp(raw).sum(axis=1)
+        if slack < 0.1 and np.all(np.abs(sums - 1) <= slack * (1 + np.abs(raw)).max()):
+            return Squashing("log_softmax")
+    return None
+
+
+def _fitting(raw: np.ndarray, precision: Precision, fast: bool) -> list[str]:
+    """Squashings whose range holds all answers; ``fast``: they grow faster than linearly far out."""
+    slack = 8 * precision.noise if precision.kind in ("noisy", "rounded") else 0.0
+    names = []
+    if np.all((raw >= -slack) & (raw <= 1 + slack)):
+        names.append("sigmoid")
+    elif np.all(np.abs(raw) <= 1 + slack):
+        names.append("tanh")
+    if np.all(raw > 0) and (fast or np.max(raw) > 3 * np.min(raw)):
+        names.append("exp")
+    if np.all(raw > -1) and (fast or np.max(raw) > 1):
+        names.append("expm1")
+    return names
+
+
+def _ends_repeated(meter: Meter) -> bool:
+    """Whether an extreme answer of some output was met exactly at two points that are no neighbours."""
+    raw = meter.transcript("precision")[1][:8]
+    return any(np.sum(column == end) >= 2 for column in raw.T for end in (column.min(), column.max()))
+
+
+def _clamps(meter: Meter) -> list[Squashing | None]:
+    """The clamp that piecewise-linear answers show: bounds that are met exactly again and again."""
+    raw = meter.transcript("precision", "outputs")[1]
+    low, high = float(raw.min()), float(raw.max())
+    at_low, at_high = np.mean(raw == low, axis=0), np.mean(raw == high, axis=0)
+    if np.all(raw == raw[0]) or np.max(at_low + at_high) > 0.98:
+        return [None]
+    bounds = (low if at_low.max() > 0.05 else -np.inf), (high if at_high.max() > 0.05 else np.inf)
+    return [None] if not np.any(np.isfinite(bounds)) else [Squashing(clamp_name(*bounds)), None]
+
+
+def _far_out(meter: Meter, precision: Precision, names: list[str]) -> list[Squashing | None]:
+    """Where answers level off far out: at the ends of the range, or at values whose sums at opposite points agree."""
+    x, far = meter.transcript("growth")
+    low, high = Squashing(names[0]).range
+    at_end = (far <= low + 4 * precision.unit) | (far >= high - 4 * precision.unit)
+    if names[0] in ("sigmoid", "tanh") and np.mean(at_end) > 0.5:
+        return [Squashing(names[0])]
+    nearest = np.argsort(np.linalg.norm(x, axis=1))[:4]
+    with meter.stage("outputs"):
+        opposite = meter.ask(-x[nearest])
+    near = meter.transcript("precision")[1]
+    for view in (None, *(Squashing(name) for name in names)):
+        here, there, around = (a if view is None else view.invert(a) for a in (far[nearest], opposite, near))
+        sums, spread = here + there, np.std(np.concatenate([here, around]), axis=0)
+        if np.all(np.ptp(sums, axis=0) <= 1e-6 * spread + 100 * precision.relative * spread):
+            return [view]
+    return _ranked(names, np.concatenate([far, opposite, near]))
+
+
+def _ranked(names: list[str], raw: np.ndarray) -> list[Squashing | None]:
+    """The squashing and nothing, in the order of what the range speaks for."""
+    if not names:
+        return [None]
+    view = Squashing(names[0])
+    low, high = view.range
+    if not np.isfinite(high):
+        return [None, view]
+    close = min(float(np.min(raw) - low), float(high - np.max(raw))) <= NEAR_END * (high - low)
+    return [view, None] if close else [None, view]
+
+
+def _is_straight_behind(meter: Meter, view: Squashing, precision: Precision, streams: Streams) -> bool:
+    """Whether the inverted answers are piecewise linear."""
+    domain = meter.domain
+    meter.domain = choose_domain(meter, view, precision) or domain
+    try:
+        behind = precision_behind(meter, view, precision, streams("precision"))
+        return is_piecewise_linear(meter, behind, streams("kind"), num_segments=6)
+    except NotANumber:
+        return False
+    finally:
+        meter.look_through(None)
+        meter.domain = domain
+
+
+def _middle(domain: Domain, input_size: int) -> np.ndarray | None:
+    """The middle of a box or ball."""
+    if isinstance(domain, Box):
+        return np.broadcast_to((np.asarray(domain.low) + np.asarray(domain.high)) / 2, input_size)
+    if isinstance(domain, Ball):
+        return np.zeros(input_size) if domain.centre is None else np.asarray(domain.centre)
+    return None
+
+
+def _shrunk(domain: Domain, middle: np.ndarray, share: float) -> Domain | None:
+    if isinstance(domain, Ball):
+        return Ball(share * domain.radius, domain.centre)
+    if isinstance(domain, Box):
+        return Box(middle + share * (domain.low - middle), middle + share * (domain.high - middle))
+    return None

@@ -1,0 +1,73 @@
+"""What stands behind a last layer: its inverse, what errors become of it, and networks that end with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unweave
+from truth import random_network
+from unweave.core.errors import InputError
+from unweave.core.network import Network
+from unweave.core.outputs import Squashing, apply_output, output_name
+
+NAMES = ["softmax", "log_softmax", "sigmoid", "tanh", "exp", "expm1", "relu", "hardtanh", "clamp(-2.0, 1.5)"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("num_outputs", [2, 3])
+def test_the_inverse_gives_back_what_can_be_known(name, num_outputs, rng):
+    view = Squashing(name)
+    z = 0.3 * rng.uniform(0.1, 1, size=(50, num_outputs))
+    inner = view.invert(apply_output(name, z))
+    assert inner.shape == (50, view.num_inner(num_outputs))
+    assert np.allclose(view.restore(inner), apply_output(name, z), atol=1e-14)
+    if "softmax" not in name:
+        assert np.allclose(inner, z, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sigmoid", "tanh", "exp", "expm1"])
+def test_errors_of_answers_are_divided_by_the_slope(name, rng):
+    view, noise = Squashing(name), 1e-9
+    z = rng.standard_normal((200, 3))
+    p = apply_output(name, z)
+    noisy = p + noise * rng.choice([-1.0, 1.0], size=p.shape)
+    moved = np.max(np.abs(view.invert(noisy) - view.invert(p)), axis=1)
+    bars = view.errors(p, noise, 0.0)
+    assert np.all(moved <= 2.1 * bars)
+    assert np.median(moved / bars) > 0.3
+
+
+def test_answers_at_the_end_of_their_range_say_nothing():
+    assert np.isinf(Squashing("sigmoid").errors(np.array([[1.0], [0.0]]), 0.0, 1e-16)).all()
+    assert np.isinf(Squashing("softmax").errors(np.array([[1.0, 0.0]]), 0.0, 1e-16)).all()
+    assert np.isinf(Squashing("clamp(-2.0, 1.5)").errors(np.array([[1.5], [-2.0]]), 0.0, 1e-16)).all()
+    assert np.all(np.isfinite(Squashing("sigmoid").invert(np.array([[1.0], [0.0]]))))
+
+
+def test_clamps_have_one_spelling():
+    assert output_name("clamp(-1, 1)") == "hardtanh"
+    assert output_name("clamp(0, inf)") == "relu"
+    assert output_name(" clamp( -2,1.5 ) ") == "clamp(-2.0, 1.5)"
+    with pytest.raises(InputError, match="below the second"):
+        output_name("clamp(1, 0)")
+    with pytest.raises(InputError, match="unknown activation"):
+        Network([np.eye(2), np.eye(2)], [None, None], ["softmax", "identity"])
+
+
+def test_a_shift_of_logits_is_a_symmetry(rng):
+    plain = random_network((4, 5, 3), "tanh", 2)
+    network = Network(plain.weights, plain.biases, ["tanh", "softmax"])
+    shift = rng.standard_normal((1, 5))
+    moved = Network(
+        [plain.weights[0], plain.weights[1] + shift],
+        [plain.biases[0], plain.biases[1] + 2],
+        network.activations,
+    )
+    assert unweave.compare(network, moved).max_relative_error < 1e-12
+    assert "softmax outputs" in network.describe()
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(3)

@@ -1,0 +1,105 @@
+"""Outputs behind a softmax, sigmoid, tanh, exp or clamp: recognised from the answers, inverted, put back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unweave
+from truth import random_network
+from unweave.core.network import Network
+
+
+def squashed(sizes, activation, name, seed=0, *, single=False):
+    """A network that ends with ``name``, and a function of batches that hides it."""
+    plain = random_network(sizes, activation, seed)
+    kind = np.float32 if single else np.float64
+    weights = [w.astype(kind).astype(float) for w in plain.weights]
+    biases = [b.astype(kind).astype(float) for b in plain.biases]
+    truth = Network(weights, biases, (*plain.activations[:-1], name))
+
+    def answer(x):
+        with np.errstate(over="ignore"):
+            return truth(x.astype(kind).astype(float)).astype(kind)
+
+    return truth, answer
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "sigmoid", "tanh", "exp"])
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+def test_a_network_comes_back_with_its_squashing(activation, name):
+    truth, answer = squashed((6, 5, 2 if name == "sigmoid" else 3), activation, name, 1)
+    found = unweave.identify(answer, input_size=6)
+    assert found.identified
+    assert found.network is not None
+    assert found.network.activations[-1] == name
+    assert unweave.compare(truth, found).max_relative_error < 1e-7
+    x = np.random.default_rng(1).standard_normal((50, 6))
+    assert np.allclose(found(x), truth(x), atol=1e-9)
+    assert f"{name} outputs" in found.verdict()
+    assert "inverted" in found.verdict()
+
+
+def test_two_classes_are_one_difference():
+    truth, answer = squashed((6, 5, 2), "relu", "softmax", 2)
+    found = unweave.identify(answer, input_size=6)
+    assert found.identified
+    assert unweave.compare(truth, found).max_relative_error < 1e-7
+    assert "common shift of the logits" in found.verdict()
+
+
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
+def test_float32_probabilities(name):
+    truth, answer = squashed((6, 5, 3), "tanh", name, 3, single=True)
+    found = unweave.identify(answer, input_size=6)
+    assert found.identified
+    assert unweave.compare(truth, found).max_relative_error < 1e-3
+
+
+def test_clamped_answers_inside_a_box():
+    truth, answer = squashed((6, 5, 2), "relu", "clamp(-2.0, 1.5)", 1)
+    found = unweave.identify(answer, input_size=6, domain=unweave.Box(-2.0, 2.0))
+    if found.identified:
+        assert found.network is not None
+        assert found.network.activations[-1] == "clamp(-2.0, 1.5)"
+        x = np.random.default_rng(1).uniform(-2, 2, size=(2000, 6))
+        assert np.allclose(found(x), truth(x), atol=1e-8)
+
+
+def test_answers_that_keep_to_a_range_by_chance_are_taken_as_they_are():
+    plain = random_network((6, 5, 1), "tanh", 4)
+    weights = [plain.weights[0], 0.04 * plain.weights[1]]
+    truth = Network(weights, [plain.biases[0], [0.5]], plain.activations)
+    for domain in (None, unweave.Box(-1.0, 1.0)):
+        found = unweave.identify(truth, domain=domain)
+        assert found.identified
+        assert found.network is not None
+        assert found.network.activations[-1] == "identity"
+
+
+def test_exported_models_end_with_the_squashing(tmp_path):
+    truth, answer = squashed((6, 5, 3), "tanh", "softmax", 5)
+    found = unweave.identify(answer, input_size=6)
+    path = found.export(tmp_path / "found.onnx")
+    assert unweave.compare(truth, path).max_relative_error < 1e-9
+    again = unweave.identify(path)
+    assert again.identified
+    assert again.network is not None
+    assert again.network.activations[-1] == "softmax"
+    found.report(tmp_path / "report.html")
+    assert "softmax" in (tmp_path / "report.html").read_text()
+    assert (
+        unweave.load(found.save(tmp_path / "f.safetensors")).network.activations == found.network.activations
+    )
+
+
+def test_the_largest_outputs_alone_are_refused_with_the_remedy():
+    _, answer = squashed((6, 5, 4), "tanh", "softmax", 6)
+
+    def top(x):
+        p = answer(x)
+        return np.where(p >= np.sort(p, axis=1)[:, -2:-1], p, 0.0)
+
+    found = unweave.identify(top, input_size=6)
+    assert not found.identified
+    assert "all outputs" in found.reason
