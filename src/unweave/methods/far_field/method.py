@@ -39,7 +39,7 @@ from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.peel import MOST_VERTICES, peel
 from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
-from unweave.methods.far_field.top import Top, affine_top, fit_top
+from unweave.methods.far_field.top import MISSED, Top, fit_affine, fit_top
 from unweave.methods.far_field.union import join_circles
 from unweave.methods.far_field.wide import fit_wide
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
@@ -60,7 +60,6 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
-MISSED = "a unit of the first layer was missed on this circle"
 
 
 class FarField:
@@ -142,7 +141,8 @@ class _Run:
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:
             layer = join_circles(chain([layer], self._further_layers(layer))) or layer
-        elif deep:
+        elif deep and len(layer.rows) > SMALL:
+            # few hyperplanes leave vertices with wide margins, for which rows to a per cent do
             layer = sharpen_rows(self.sight, layer)
         self._rows = layer.rows
         if layer.num_pending:
@@ -213,7 +213,8 @@ class _Run:
             patterns, values = layer.plateaus
             known.update((p > 0).tobytes() for p in patterns)
         if not deep:
-            return self._affine(patterns, values, *buy(6))
+            scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
+            return fit_affine(patterns, values, *buy(6), scale=scale, accept=self.sight.accept)
         if misses_a_unit(self.sight, layer):
             return Top(None, np.inf, len(patterns), MISSED)
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
@@ -259,16 +260,6 @@ class _Run:
         )
         self._few_vertices = not pool.can_grow and not self.sight.coarse
         return replace(deeper, attempts=top.attempts + deeper.attempts)
-
-    def _affine(self, patterns, values, more_patterns, more_values) -> Top:
-        """The affine map through the plateaus, if it predicts further vertices."""
-        scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
-        top = affine_top(patterns, values)
-        worst = float(np.max(np.abs(top(more_patterns) - more_values), initial=0.0)) / scale
-        if worst > 1e3 * self.sight.accept:
-            return Top(None, worst, len(patterns), MISSED)
-        patterns = np.concatenate([patterns, more_patterns])
-        return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""
