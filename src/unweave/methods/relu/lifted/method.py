@@ -27,7 +27,7 @@ class ReluLifted:
     """``method="relu-lifted"``."""
 
     name: str = "relu-lifted"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True)
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=400_000)
     max_rounds: int = 12
     max_seconds: float = 150.0
 
