@@ -4,7 +4,8 @@ At a far vertex the hidden vector of the first layer is known exactly, so the la
 is a fit of thousands of parameters to known inputs. Students with about half as many units again as the truth converge
 by inexact steps (``solve.inexact``), which form no Jacobian; surplus units are then found from their values alone
 (``students.redundant``), and the last digits come from least squares by products (``solve.gauss_newton``). The width is
-unknown: vertices are bought, and students widened, in steps until one fits.
+unknown: vertices are bought, and students widened, in steps until one fits; one that comes near lacks few units, and
+the next begins with those it has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave.core.activations import Activation
+from unweave.core.network import Network
 from unweave.methods.far_field.top import Top
 from unweave.solve.descend import End, Minimum, Settings, descend
 from unweave.solve.fit import LEAST_INEXACT, spread_of
@@ -24,7 +26,7 @@ from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import Pool
-from unweave.students.redundant import plan_cuts
+from unweave.students.redundant import Cut, plan_cuts
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
@@ -38,10 +40,14 @@ WIDEST = 2.4
 """Units of the widest student, relative to the first layer."""
 CLOSE, STALLED = (3e-4, 1e-5), 2e-3
 """Residuals relative to that of the best affine function: surplus units show; a start is given up only above."""
+NEAR = 0.1
+"""A student that stalls below this, relative likewise, lacks few units: the next one begins with those it has."""
 AFFORDABLE, BOLD = 2e-2, 1e3
 """Removals are tried that are predicted to leave no more than this, relative likewise, and than so many residuals."""
 ROUNDS = 4
 """Of removals."""
+SAME, EXACT = 1.02, 1e-13
+"""A unit is one too many without which the residual is no larger than this multiple of it, or at rounding."""
 
 
 def fit_wide(
@@ -56,14 +62,15 @@ def fit_wide(
     deadline: float,
 ) -> Top:
     """The upper network, its residual at most ``accept`` of the spread of the values, or why there is none."""
-    attempts, best = [], np.inf
+    attempts, best, known = [], np.inf, None
     for num_units in _widths(pool.x.shape[1], width):
         layout = Layout.uniform((pool.x.shape[1], num_units, pool.y.shape[1]), activation)
         wanted = int(np.ceil(RATIO * layout.num_parameters / pool.y.shape[1]))
         if wanted > max_vertices:
             break
         task = _Task(*pool.take(wanted), noise, deadline)
-        layout, fit = task.solve(layout, rng, accept)
+        layout, fit = task.solve(layout, rng, accept, known)
+        known = task.standard.undo(layout.network(fit.parameters)) if fit.rms < NEAR * task.bend else None
         best = min(best, fit.rms)
         attempts.append((activation.name, layout.hidden, len(task.u), float(fit.rms), str(fit.end)))
         if fit.rms <= accept:
@@ -97,14 +104,30 @@ class _Task:
         self.bend = bend_of(self.u, self.v)
         self.deadline = deadline
 
-    def solve(self, layout: Layout, rng: np.random.Generator, accept: float) -> tuple[Layout, Minimum]:
-        """A random student, until surplus units show or it stalls; narrowed then, and brought to the last digits.
+    @property
+    def exact(self) -> float:
+        """A residual that exact answers leave."""
+        return EXACT if self.floor < EXACT else 0.0
+
+    def goal(self, share: float) -> float:
+        """This share of what there is to explain by units, or what the noise allows."""
+        return max(share * self.bend, 1.5 * self.floor)
+
+    def solve(
+        self, layout: Layout, rng: np.random.Generator, accept: float, known: Network | None
+    ) -> tuple[Layout, Minimum]:
+        """A student, random but for the units of ``known``, until surplus units show or it stalls; narrowed then, and
+        brought to the last digits.
 
         Units of little effect may go with the surplus ones: then it first converges further.
         """
         start, fit = draw_start(layout, self.u, self.v, rng), None
+        if known is not None:
+            rows = layout.block(start, 0).copy()
+            rows[: known.hidden[0]] = self.standard.rows(known.weights[0], known.biases[0])
+            start = draw_start(layout, self.u, self.v, rng, rows)
         for share in CLOSE:
-            goal = max(share * self.bend, 1.5 * self.floor)
+            goal = self.goal(share)
             settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)
             fit = self._descend(layout, start, settings)
             if fit.rms > max(3 * goal, 3 * self.floor):
@@ -112,7 +135,7 @@ class _Task:
             narrow, found = self.narrow(layout, fit, goal)
             found = self.finish(narrow, found, accept)
             if found.rms <= accept:
-                return narrow, found
+                return self.minimise(narrow, found, accept)
             start = fit.parameters
         assert fit is not None
         return layout, fit
@@ -125,13 +148,27 @@ class _Task:
             stop = min(AFFORDABLE * self.bend, BOLD * fit.rms)
             for count in _counts([cut.predicted for cut in cuts], stop):
                 cut = cuts[count - 1]
-                narrow = replace(layout, sizes=(layout.sizes[0], int(cut.kept.sum()), layout.sizes[-1]))
+                narrow = _narrowed(layout, cut)
                 trial = self._descend(narrow, cut.parameters, settings)
                 if trial.rms <= max(3 * goal, fit.rms):
                     layout, fit = narrow, trial
                     break
             else:
                 break
+        return layout, fit
+
+    def minimise(self, layout: Layout, fit: Minimum, accept: float) -> tuple[Layout, Minimum]:
+        """Without further units, one at a time, as long as what is left still explains the answers as well."""
+        settings = Settings(target=self.goal(CLOSE[-1]), max_steps=80, damping=1e-3, stall_above=fit.rms)
+        for _ in range(layout.hidden[0] - 1):
+            cut = plan_cuts(layout, fit.parameters, self.u, fit.rms)[0]
+            if cut.predicted > AFFORDABLE * self.bend:
+                break
+            narrow = _narrowed(layout, cut)
+            trial = self.finish(narrow, self._descend(narrow, cut.parameters, settings), accept)
+            if trial.rms > max(min(accept, SAME * fit.rms), self.exact):
+                break
+            layout, fit = narrow, trial
         return layout, fit
 
     def finish(self, layout: Layout, fit: Minimum, accept: float) -> Minimum:
@@ -152,6 +189,10 @@ class _Task:
     def _descend(self, layout: Layout, start: np.ndarray, settings: Settings) -> Minimum:
         careful = replace(settings, least_damping=LEAST_INEXACT, deadline=self.deadline)
         return descend(InexactProblem(layout, self.u, self.v), start, spread_of(self.v), careful)
+
+
+def _narrowed(layout: Layout, cut: Cut) -> Layout:
+    return replace(layout, sizes=(layout.sizes[0], int(cut.kept.sum()), layout.sizes[-1]))
 
 
 def _counts(predicted: list[float], stop: float) -> list[int]:
