@@ -195,14 +195,20 @@ def _ends_repeated(meter: Meter) -> bool:
 
 
 def _clamps(meter: Meter) -> list[Squashing | None]:
-    """The clamp that piecewise-linear answers show: bounds that are met exactly again and again."""
+    """The clamp that piecewise-linear answers show: bounds that are met exactly again and again.
+
+    One bound alone, other than zero, is more often the value of a plain network where all its units are off.
+    """
     raw = meter.transcript("precision", "outputs")[1]
     low, high = float(raw.min()), float(raw.max())
     at_low, at_high = np.mean(raw == low, axis=0), np.mean(raw == high, axis=0)
     if np.all(raw == raw[0]) or np.max(at_low + at_high) > 0.98:
         return [None]
     bounds = (low if at_low.max() > 0.05 else -np.inf), (high if at_high.max() > 0.05 else np.inf)
-    return [None] if not np.any(np.isfinite(bounds)) else [Squashing(clamp_name(*bounds)), None]
+    if not np.any(np.isfinite(bounds)):
+        return [None]
+    clamp = Squashing(clamp_name(*bounds))
+    return [clamp, None] if np.all(np.isfinite(bounds)) or 0.0 in bounds else [None, clamp]
 
 
 def _far_out(meter: Meter, precision: Precision, names: list[str]) -> list[Squashing | None]:
