@@ -84,6 +84,8 @@ def find_layer(
         if isinstance(found, Layer):
             return found
         units, sides = found
+        if not known.depth and sides is not None and not sides.spoke and not sides.failed:
+            break  # far more units than inputs: more lines would not tell their sides either
         if sides is not None:
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
