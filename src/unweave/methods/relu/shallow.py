@@ -19,7 +19,7 @@ from unweave.methods.relu.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
 from unweave.probes.cells import Pieces, join_pieces, measure_pieces
-from unweave.probes.inquiry import Inquiry
+from unweave.probes.inquiry import BLIND, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, draw_lines, join_lines, line_through
 from unweave.probes.planes import Planes, join_planes, measure_planes, no_planes
@@ -300,7 +300,7 @@ class ShallowSearch:
         """Everything asked, with error bars; answers without any are left out."""
         x, y = self.meter.transcript()
         bars = self.inquiry.bars(x, y)
-        clear = np.isfinite(bars)
+        clear = bars < BLIND
         return x[clear], y[clear], bars[clear]
 
     def _fit(self, probes: np.ndarray) -> None:
