@@ -17,14 +17,13 @@ import numpy as np
 from unweave.core.domains import Box
 from unweave.methods.relu.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.ridges import distinct_planes, fit_affine_part
+from unweave.methods.relu.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
 from unweave.probes.cells import Pieces, join_pieces, measure_pieces
-from unweave.probes.inquiry import Inquiry
+from unweave.probes.inquiry import BLIND, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines, draw_lines, join_lines, line_through
 from unweave.probes.planes import Planes, join_planes, measure_planes, no_planes
 
-BEYOND = 8.0
-"""No answer may lie farther from the fit than this many of its error bars."""
 ORDINARY = 0.7
 """Root mean square of misses in error bars where these are measured well."""
 ROUGHER = 4.0
@@ -301,7 +300,7 @@ class ShallowSearch:
         """Everything asked, with error bars; answers without any are left out."""
         x, y = self.meter.transcript()
         bars = self.inquiry.bars(x, y)
-        clear = np.isfinite(bars)
+        clear = bars < BLIND
         return x[clear], y[clear], bars[clear]
 
     def _fit(self, probes: np.ndarray) -> None:
@@ -341,7 +340,7 @@ class ShallowSearch:
         few = self.rng.permutation(len(x))[: most // 4]
         own = self.rng.permutation(len(points))[: most - len(few)]
         worst = np.argsort(-self._all_misses())[: most // 10] if len(x) == len(self.answers()[0]) else few[:0]
-        return np.unique(np.concatenate([few, _where(points[own], x), worst])).astype(int)
+        return np.unique(np.concatenate([few, find_rows(points[own], x), worst])).astype(int)
 
     def _doubt(self, x: np.ndarray) -> np.ndarray:
         """How much the units that were not fitted yet contribute to the answers to ``x``."""
@@ -371,8 +370,8 @@ class ShallowSearch:
         apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
         apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
         residual = self.inquiry.against(_Believed(self.ridges, self.inquiry))
-        lines = _up_to_the_first_miss(residual, good[np.argmin(apart, axis=1)], wrong)
-        kinks = _first_of_each_kind(find_kinks(residual, lines))
+        lines = up_to_the_first_miss(residual, good[np.argmin(apart, axis=1)], wrong)
+        kinks = first_of_each_kind(find_kinks(residual, lines))
         planes, _ = measure_planes(residual, lines, kinks, self.rng)
         self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
 
@@ -399,46 +398,3 @@ class ShallowSearch:
 def _units(planes: Planes) -> tuple[np.ndarray, np.ndarray]:
     """Rows (m, d + 1) and output columns (m, k) of the units on these planes."""
     return np.hstack([planes.normals, planes.offsets[:, None]]), planes.jumps
-
-
-def _segments(starts: np.ndarray, ends: np.ndarray) -> Lines:
-    """The straight ways from ``starts`` to ``ends``."""
-    apart = np.linalg.norm(ends - starts, axis=1)
-    directions = (ends - starts) / apart[:, None]
-    return Lines(starts, directions, np.zeros(len(starts)), apart, apart)
-
-
-def _up_to_the_first_miss(residual: Inquiry, starts: np.ndarray, ends: np.ndarray, num: int = 8) -> Lines:
-    """The ways from explained ``starts`` to unexplained ``ends``, cut behind where the rest first shows."""
-    share = np.arange(1, num) / num
-    between = starts[:, None] + share[None, :, None] * (ends - starts)[:, None]
-    answers, bars = residual.ask(between.reshape(-1, starts.shape[1]))
-    shown = (np.max(np.abs(answers), axis=1) > BEYOND * bars).reshape(len(starts), num - 1)
-    shown = np.hstack([shown, np.ones((len(starts), 1), dtype=bool)])
-    last = np.minimum(np.argmax(shown, axis=1) + 2, num) / num
-    return _segments(starts, starts + last[:, None] * (ends - starts))
-
-
-def _first_of_each_kind(kinks: list[Kinks]) -> list[Kinks]:
-    """The first kink of each line, and of those that jump in the same direction one; the others count as unresolved."""
-    seen: list[np.ndarray] = []
-    found = []
-    for line in kinks:
-        chosen = np.zeros(len(line.positions), dtype=bool)
-        if len(chosen):
-            direction = line.jumps[0] / max(np.linalg.norm(line.jumps[0]), 1e-300)
-            chosen[0] = len(direction) < 2 or not any(abs(direction @ other) > 0.999 for other in seen)
-            seen.append(direction)
-        others = np.concatenate([line.unresolved, line.positions[~chosen]])
-        found.append(
-            replace(line, positions=line.positions[chosen], jumps=line.jumps[chosen], unresolved=others)
-        )
-    return found
-
-
-def _where(points: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """The numbers of these rows of ``x``."""
-    numbers = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(x))}
-    return np.array(
-        [numbers[row.tobytes()] for row in np.ascontiguousarray(points) if row.tobytes() in numbers]
-    )
