@@ -107,8 +107,9 @@ def read_windows(
         if unit not in windows:
             windows[unit] = measure_window(meter, skeleton, layer, unit, precision, radius, rng, NUM_ACROSS)
     if best == "elu":
-        least = VAGUE_ALPHA if precision.kind == "float32" else 2e-3
-        best = _read_alpha([window for window in windows.values() if window is not None], least)
+        every = [window for window in windows.values() if window is not None]
+        rough = precision.kind == "float32"
+        best = _read_alpha(every, VAGUE_ALPHA) if rough else _read_alpha(deciding, 2e-3)
     for unit in range(count):
         window = windows[unit]
         if window is None:
