@@ -130,9 +130,9 @@ class _Task:
             goal = self.goal(share)
             settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)
             fit = self._descend(layout, start, settings)
-            if fit.rms > max(3 * goal, 3 * self.floor):
+            if fit.rms > 3 * self.goal(CLOSE[0]):
                 break
-            narrow, found = self.narrow(layout, fit, goal)
+            narrow, found = self.narrow(layout, fit, max(goal, fit.rms))
             found = self.finish(narrow, found, accept)
             if found.rms <= accept:
                 return self.minimise(narrow, found, accept)
