@@ -5,7 +5,7 @@
 
 Networks are He-initialised, initialised as torch's nn.Linear, or trained by Adam (``--kinds``). Columns: networks whose
 function is right on 99.9 % of fresh points at all scales to 1e-8; whose every visible parameter is right to 1e-8
-(units that switch and entries that are ever active with their unit); whose every parameter is; claims of *identified*
+(the output of every unit that switches, ``unweave.core.visibility``); whose every parameter is; claims of *identified*
 for a network whose function is not right; queries a parameter (certificate apart); CPU seconds.
 """
 
@@ -20,13 +20,12 @@ from scenarios import open_parser
 import unweave
 from unweave.core.domains import Box
 from unweave.core.network import Network
+from unweave.core.visibility import SHARE, spread_points, visible_error, wrong_share
 
 SIZES = ["20-10-10-5-1", "10-10-10-10-1", "10-16-16-16-3", "10-8-8-8-8-2", "40-20-10-10-1"]
 QUICK = ["20-10-10-5-1", "10-10-10-10-1"]
 KINDS = ("he", "linear", "trained")
 NUM_POINTS = 20_000
-SHARE = 1e-3
-"""Points on which a function may differ and be called right; share of points below which nothing is visible."""
 
 
 def draw_network(sizes: tuple[int, ...], kind: str, seed: int) -> Network:
@@ -73,50 +72,17 @@ def train(network: Network, rng: np.random.Generator, num_steps: int = 400) -> N
 
 
 def fresh_points(d: int, domain: Box | None) -> np.ndarray:
-    rng = np.random.default_rng(9)
     if domain is not None:
-        return domain.sample(NUM_POINTS, d, rng)
-    return rng.standard_normal((NUM_POINTS, d)) * np.exp(1.2 * rng.standard_normal((NUM_POINTS, 1)))
+        return domain.sample(NUM_POINTS, d, np.random.default_rng(9))
+    return spread_points(NUM_POINTS, d, 9)
 
 
 def function_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
-    size = 1e-3 + np.linalg.norm(x, axis=1)
-    values = network(x)
-    errors = np.max(np.abs(values - other(x)), axis=1) / size
-    typical = np.median(np.max(np.abs(values), axis=1) / size)
-    return float(np.mean(errors > 1e-8 * typical)) < SHARE
+    return wrong_share(network, other, x) < SHARE
 
 
-def visible_is_right(network: Network, other: Network, x: np.ndarray, tolerance: float = 1e-8) -> bool:
-    """Every unit that switches is there, with every entry that is ever active together with it."""
-    if len(network.hidden) != len(other.hidden):
-        return False
-    h, order, scale = x, np.arange(network.input_size), np.ones(network.input_size)
-    for layer in range(len(network.hidden)):
-        w, b = network.weights[layer], network.biases[layer]
-        z = h @ w.T + b
-        share = np.mean(z > 0, axis=0)
-        switches = (share > SHARE) & (share < 1 - SHARE)
-        together = (z > 0).T.astype(float) @ (h != 0) > SHARE * len(x)
-        covered = np.isin(np.arange(w.shape[1]), order)
-        mask = np.hstack([together & covered, np.ones((len(w), 1), dtype=bool)])
-        truth, found = np.hstack([w, b[:, None]]), np.zeros((len(other.weights[layer]), w.shape[1] + 1))
-        known = order >= 0
-        found[:, order[known]] = other.weights[layer][:, known] * scale[known]
-        found[:, -1] = other.biases[layer]
-        match, ratio = np.full(len(found), -1), np.ones(len(found))
-        for unit in range(len(truth)):
-            a, rows = truth[unit] * mask[unit], found * mask[unit]
-            size = np.maximum(np.linalg.norm(rows, axis=1), 1e-300)
-            apart = np.max(np.abs(rows / size[:, None] - a / np.linalg.norm(a)), axis=1)
-            apart[match >= 0] = np.inf
-            best = int(np.argmin(apart))
-            if apart[best] < tolerance:
-                match[best], ratio[best] = unit, np.linalg.norm(a) / size[best]
-            elif switches[unit]:
-                return False
-        h, order, scale = np.maximum(z, 0), match, 1 / ratio
-    return True
+def visible_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
+    return visible_error(network, other, x) < 1e-8
 
 
 def run(sizes: tuple[int, ...], kind: str, seed: int, box: float | None) -> dict:

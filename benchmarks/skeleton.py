@@ -69,8 +69,9 @@ CELLS = [
     one("gelu", (10, 16, 1), radius=30.0, quick=False),
     one("elu", (10, 16, 1), radius=30.0, quick=False),
     one("gelu", (10, 16, 16, 1), radius=10.0, count=5, quick=False),
-    one("gelu", (10, 16, 1), single=True),
-    one("gelu", (10, 16, 16, 1), single=True, quick=False),
+    *(one(name, (10, 16, 1), single=True, quick=name == "gelu")
+      for name in ("gelu", "silu", "softplus", "elu", "mish", "selu")),
+    *(one(name, (10, 16, 16, 1), single=True, quick=False) for name in ("gelu", "silu")),
 ]  # fmt: skip
 
 

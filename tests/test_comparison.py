@@ -12,6 +12,7 @@ from truth import random_network
 from unweave.comparison import compare
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.core.visibility import spread_points
 
 HIDDEN = [name for name in act.names() if name != "identity"]
 sizes = st.lists(st.integers(1, 6), min_size=2, max_size=4).map(tuple)
@@ -107,3 +108,24 @@ def test_functional_error_is_relative_to_the_spread():
     x = np.random.default_rng(0).standard_normal((200, 3))
     found = compare(network, shifted, points=x)
     assert found.functional_error == pytest.approx(0.01 / np.std(network(x)), rel=1e-9)
+
+
+def test_what_does_not_show_counts_against_the_strict_score_only():
+    network = random_network((6, 5, 4, 1), "relu", seed=3)
+    weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    weights[1][0], biases[1][0] = -np.abs(weights[1][0]), -1.0  # never on
+    hidden = Network(weights, biases, network.activations)
+    weights = [w.copy() for w in weights]
+    weights[1][0] *= 1.5
+    points = spread_points(2000, 6, seed=4)
+    found = compare(hidden, Network(weights, biases, network.activations), points=points)
+    assert found.max_relative_error > 0.01
+    assert found.visible_error is not None
+    assert found.visible_error < 1e-12
+    assert found.wrong_share == 0.0
+    weights[1][1] *= 1.5
+    found = compare(hidden, Network(weights, biases, network.activations), points=points)
+    assert found.visible_error is not None
+    assert found.visible_error > 0.01
+    assert found.wrong_share is not None
+    assert found.wrong_share > 0.01

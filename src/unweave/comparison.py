@@ -18,6 +18,7 @@ from scipy.spatial.distance import cdist
 
 from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.core.visibility import visible_error, wrong_share
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,10 @@ class Comparison:
     reference: Network
     aligned: Network
     functional_error: float | None = None
+    visible_error: float | None = None
+    """The worst relative error of the output of a relu unit that switches on the points (``visibility``)."""
+    wrong_share: float | None = None
+    """The share of the points at which the functions of two relu networks differ."""
 
     @property
     def same_architecture(self) -> bool:
@@ -67,7 +72,8 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
         scikit-learn model.
     points
         Inputs (n, d) on which the largest difference of outputs, relative to the spread of ``a``'s
-        outputs, is measured as well.
+        outputs, is measured as well; of relu networks also what is visible there: every parameter that shows,
+        and the function.
     """
     from unweave.models.resolve import resolve_network
 
@@ -94,12 +100,15 @@ def compare(a: Any, b: Any, *, points: np.ndarray | None = None) -> Comparison:
         layers.append(_layer_errors(reference, aligned, layer, None, 0))
     if _same_sizes(reference, aligned) and not only_first:
         layers.append(_layer_errors(reference, aligned, reference.num_layers - 1, None, 0))
-    functional = None
+    functional = visible = wrong = None
     if points is not None:
         values = original_a(points)
         spread = max(float(np.std(values)), 1e-300)
         functional = float(np.max(np.abs(values - original_b(points))) / spread)
-    return Comparison(tuple(layers), reference, aligned, functional)
+        if original_a.is_piecewise_linear and original_b.is_piecewise_linear:
+            visible = visible_error(original_a, original_b, points)
+            wrong = wrong_share(original_a, original_b, points)
+    return Comparison(tuple(layers), reference, aligned, functional, visible, wrong)
 
 
 def _same_sizes(a: Network, b: Network) -> bool:

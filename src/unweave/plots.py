@@ -7,10 +7,12 @@ from unweave.report.account import ledger, timings
 from unweave.report.agreement import outputs
 from unweave.report.drawing import network
 from unweave.report.heat import weights
+from unweave.report.kinks import kinks
 from unweave.report.landscape import landscape
 from unweave.report.spectra import residuals, spectrum, units
 
 __all__ = [
+    "kinks",
     "landscape",
     "ledger",
     "network",

@@ -34,7 +34,10 @@ def chosen(evidence: Evidence, input_size: int = 10, **traits) -> list[tuple[str
             {"growth": Growth.UNSEEN, "piecewise_linear": True, "reach": 2.0},
             ["relu-lines", "relu-lifted", "relu-layers"],
         ),
-        ({"growth": Growth.LINEAR, "activation": "leaky_relu(0.2)"}, ["relu-lines", "relu-layers"]),
+        (
+            {"growth": Growth.LINEAR, "activation": "leaky_relu(0.2)"},
+            ["relu-lines", "relu-lifted", "relu-layers"],
+        ),
         ({"two_valued": True, "growth": Growth.CONSTANT}, ["halfspaces"]),
         ({"growth": Growth.OTHER, "activation": "exp"}, ["in-domain"]),
         ({**LINEAR, "exact": False}, ["in-domain"]),

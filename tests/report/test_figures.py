@@ -15,6 +15,7 @@ from unweave.core.network import Network
 from unweave.evidence.ledger import Ledger
 from unweave.report.canvas import to_svg
 from unweave.report.heat import MOST_CELLS, _strongest
+from unweave.report.kinks import find_kinks_by_layer
 from unweave.report.spectra import attempts_of, spectra_of
 
 OF_RESULTS = ("ledger", "network", "outputs", "residuals", "spectrum", "timings", "units", "weights")
@@ -135,3 +136,18 @@ def test_landscapes_are_drawn_along_one_axis_or_over_two():
     assert "samples n" in _texts(plots.landscape(over))
     with pytest.raises(InputError, match="0 of n, d, k vary"):
         plots.landscape(unweave.landscape("quadratic", n=6, d=3, k=6, **quick))
+
+
+def test_kinks_along_a_line_are_told_by_layer():
+    network = random_network((5, 6, 4, 3, 1), "relu", seed=2)
+    origin, direction, layers = find_kinks_by_layer(network, 0)
+    assert len(layers) == 3
+    for layer, places in enumerate(layers):
+        below = origin + places[:, None] * direction
+        for w, b in zip(network.weights[:layer], network.biases[:layer], strict=True):
+            below = np.maximum(below @ w.T + b, 0)
+        z = below @ network.weights[layer].T + network.biases[layer]
+        assert np.all(np.min(np.abs(z), axis=1) < 1e-8 * (1 + np.abs(places)))
+    assert "layer 3" in _texts(plots.kinks(network))
+    with pytest.raises(InputError, match="relu units"):
+        plots.kinks(random_network((3, 4, 1), "tanh", seed=1))

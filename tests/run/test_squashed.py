@@ -48,7 +48,7 @@ def test_two_classes_are_one_difference():
     assert "common shift of the logits" in found.verdict()
 
 
-@pytest.mark.parametrize("name", ["softmax", "tanh"])
+@pytest.mark.parametrize("name", ["softmax", "sigmoid"])
 def test_float32_probabilities(name):
     truth, answer = squashed((6, 5, 3), "tanh", name, 3, single=True)
     found = unweave.identify(answer, input_size=6)
@@ -59,9 +59,7 @@ def test_float32_probabilities(name):
 def test_clamped_answers_inside_a_box():
     truth, answer = squashed((6, 5, 2), "relu", "clamp(-2.0, 1.5)", 1)
     found = unweave.identify(answer, input_size=6, domain=unweave.Box(-2.0, 2.0))
-    if found.identified:
-        assert found.network is not None
-        assert found.network.activations[-1] == "clamp(-2.0, 1.5)"
+    if found.identified:  # as a clamp, or as the two more relu units that a clamp is
         x = np.random.default_rng(1).uniform(-2, 2, size=(2000, 6))
         assert np.allclose(found(x), truth(x), atol=1e-8)
 
@@ -88,11 +86,13 @@ def test_exported_models_end_with_the_squashing(tmp_path):
     assert again.network.activations[-1] == "softmax"
     found.report(tmp_path / "report.html")
     assert "softmax" in (tmp_path / "report.html").read_text()
-    assert unweave.load(found.save(tmp_path / "f.safetensors")).network.activations == found.network.activations
+    assert (
+        unweave.load(found.save(tmp_path / "f.safetensors")).network.activations == found.network.activations
+    )
 
 
 def test_the_largest_outputs_alone_are_refused_with_the_remedy():
-    truth, answer = squashed((6, 5, 4), "tanh", "softmax", 6)
+    _, answer = squashed((6, 5, 4), "tanh", "softmax", 6)
 
     def top(x):
         p = answer(x)

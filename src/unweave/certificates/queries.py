@@ -12,7 +12,8 @@ where the error is larger than the largest seen is at most ``1 - 0.05^(1/n)``.
 named.
 
 *Parameters.* The Jacobian of the network on the answers it was found from gives a standard error for each parameter
-at the measured noise level. Units whose parameters it does not determine are named.
+at the measured noise level. Units whose parameters it does not determine are named. Where a method means a network
+as it is inside a bounded domain, what no point of the domain shows is counted and set aside (``visible``).
 """
 
 from __future__ import annotations
@@ -28,12 +29,15 @@ from unweave.certificates.disagreement import check_disagreement
 from unweave.certificates.first_layer import PLANE_ERROR, check_planes
 from unweave.certificates.kinks import check_kinks
 from unweave.certificates.steps import check_faces
+from unweave.certificates.visible import measure_visible
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.solve.weighted import relative_errors, weighted_system
 
+SHOWN = "what the domain shows"
+"""Name of the check."""
 LOOSEST = 0.1
 """However rough the answers are, a larger relative error on fresh ones is no agreement."""
 
@@ -46,8 +50,12 @@ def certify(
     *,
     num_points: int = NUM_POINTS,
     wanted: Sequence[Wanted] = (),
+    in_domain: bool = False,
 ) -> Certificate:
-    """Check ``network`` on fresh queries, charged to the stage ``certificate``."""
+    """Check ``network`` on fresh queries, charged to the stage ``certificate``.
+
+    ``in_domain``: parameters are meant up to changes that leave the function on the whole domain as it is.
+    """
     if network.is_open:
         return _certify_first_layer(network, meter, precision, rng)
     used = meter.transcript()
@@ -61,10 +69,21 @@ def certify(
     tolerance = EXACT if steps else min(max(EXACT, 12 * precision.relative), LOOSEST)
     errors = relative_errors(network, x, y, MOST_BARS * meter.blur(y) / tolerance)
     noise = np.hypot(precision.noise, meter.blur(used[1])) if meter.is_squashed else precision.noise
-    system = None if steps else weighted_system(network, *used, noise, unit=precision.unit)
-    deviations = None if system is None else system.unit_errors(network)
-    fresh = FreshQueries(meter, precision, rng)
+    deviations: np.ndarray | None = None
+    condition: float | None = None
     checks: list[Check] = []
+    if in_domain:
+        visible = measure_visible(
+            network, used[0], meter.domain, float(np.median(noise)), precision.unit, rng
+        )
+        if visible is not None:
+            deviations, condition = visible.deviations, visible.condition
+            checks.append(_hidden_directions(visible.num_hidden))
+    elif not steps:
+        system = weighted_system(network, *used, noise, unit=precision.unit)
+        if system is not None:
+            deviations, condition = system.unit_errors(network), system.information.condition
+    fresh = FreshQueries(meter, precision, rng)
     if network.is_piecewise_linear:
         checks += check_kinks(network, fresh, tolerance)
     if steps:
@@ -79,7 +98,7 @@ def certify(
         from_domain,
         num_points=len(x),
         tolerance=tolerance,
-        condition=None if system is None else system.information.condition,
+        condition=condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
         undetermined=() if deviations is None else name_units(network, deviations),
         checks=tuple(checks),
@@ -91,6 +110,12 @@ def certify(
             **({} if deviations is None else {"deviations": deviations}),
         },
     )
+
+
+def _hidden_directions(count: int) -> Check:
+    """What the domain does not show of the parameters, in words; it holds nothing up."""
+    words = f"{count} directions of the parameters change nothing in this domain" if count else ""
+    return Check(SHOWN, True, {"num_hidden": float(count)}, words)
 
 
 def _certify_first_layer(

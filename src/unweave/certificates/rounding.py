@@ -7,10 +7,13 @@ those it is another function.
 *The runner-up.* Two or three digits leave room for more than one kind of unit: a wider network of tanh units follows
 one unit of another kind to a hundredth. So every other activation of the family is fitted from the found network, at
 the same widths, to the answers the network was found from. If one of them keeps to all intervals as well, the answers
-do not say which it is, and nothing is claimed.
+do not say which it is, and nothing is claimed. Nor is anything where single units follow each other: such a chain takes
+the shape of one unit of another kind.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -78,6 +81,8 @@ def _exclude_others(network: Network, used: Answers, every: Answers, precision: 
         tried.append(name)
         if np.max(_beyond(other, used, every, precision.step), initial=0.0) <= 1:
             alike.append(name)
+    if (1, 1) in pairwise(network.hidden):  # one unit of one unit bends as a single one of another kind may
+        alike.append("single")
     names = " and ".join(alike)
     return Check(
         RUNNER_UP,

@@ -25,11 +25,13 @@ def compare(
     tolerance
         Largest relative parameter error that counts as the same network.
     seed
-        Seed of the 200 standard normal points on which the outputs are compared as well.
+        Seed of the points on which the outputs are compared as well: 200 standard normal ones, 5,000 at all scales
+        for relu networks.
     """
     import numpy as np
 
     from unweave.comparison import compare as align
+    from unweave.core.visibility import spread_points
     from unweave.models.resolve import resolve_network
 
     first, second = (resolve_network(name, allow_pickle=allow_pickle) for name in (a, b))
@@ -37,10 +39,12 @@ def compare(
     closed = not (first.is_open or second.is_open)
     if closed and (first.input_size, first.output_size) == (second.input_size, second.output_size):
         points = np.random.default_rng(seed).standard_normal((200, first.input_size))
+        if first.is_piecewise_linear and second.is_piecewise_linear:
+            points = spread_points(5000, first.input_size, seed)
     comparison = align(first, second, points=points)
     print(f"a: {first.describe()}")
     print(f"b: {second.describe()}")
-    print_layers(comparison)
+    print_layers(comparison, 0 if points is None else len(points))
     same = comparison.max_relative_error <= tolerance
     word = "the same network up to symmetry" if same else "different networks"
     worst = comparison.max_relative_error

@@ -155,7 +155,7 @@ def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tup
         raise InputError(f"{option} {text}: give numbers separated by commas, such as {example}") from error
 
 
-def print_layers(comparison: Comparison) -> None:
+def print_layers(comparison: Comparison, num_points: int = 200) -> None:
     print(f"{'layer':>5}  {'matched':>7}  {'unmatched':>9}  {'max rel. error':>14}  {'rms':>8}")
     for i, layer in enumerate(comparison.per_layer):
         print(
@@ -164,5 +164,11 @@ def print_layers(comparison: Comparison) -> None:
         )
     if comparison.functional_error is not None:
         print(
-            f"largest difference of outputs on 200 points: {comparison.functional_error:.1e} of their spread"
+            f"largest difference of outputs on {num_points:,} points: {comparison.functional_error:.1e} of their spread"
         )
+    if comparison.visible_error is not None and comparison.wrong_share is not None:
+        strict, visible = comparison.max_relative_error, comparison.visible_error
+        print(
+            f"every parameter: {strict:.1e}, every visible parameter: {visible:.1e} (worst relative errors)"
+        )
+        print(f"the function: it differs on {comparison.wrong_share:.2%} of the points")

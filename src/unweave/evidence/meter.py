@@ -148,11 +148,20 @@ class Meter:
     def allow(self, who: str, num_queries: int) -> Iterator[None]:
         """Let ``who`` ask so many questions inside; one more raises ``AllowanceSpent``."""
         outer = self.ledger.allowance
-        self.ledger.allowance = who, self.ledger.total - self.ledger.overhead + num_queries
+        most = self.ledger.total - self.ledger.overhead + num_queries
+        if outer is None or most < outer[1]:
+            self.ledger.allowance = who, most
         try:
             yield
         finally:
             self.ledger.allowance = outer
+
+    def check_time(self) -> None:
+        """Raise ``TimeSpent`` after the deadline; long computations between questions call it too."""
+        if self.deadline.passed and self._stage != CERTIFICATE:  # what was found in time is still checked
+            raise TimeSpent(
+                f"the time limit of {self.deadline.seconds:g} s is over; allow more with time_limit= (--time-limit)"
+            )
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
@@ -189,10 +198,7 @@ class Meter:
             raise OutsideDomain(
                 f"{int((~inside).sum())} of {len(x)} questions lie outside the domain {self.domain}"
             )
-        if self.deadline.passed and self._stage != CERTIFICATE:  # what was found in time is still checked
-            raise TimeSpent(
-                f"the time limit of {self.deadline.seconds:g} s is over; allow more with time_limit= (--time-limit)"
-            )
+        self.check_time()
         if not self._remember:
             self.ledger.charge(self._stage, len(x), 0)
             return self._inverted(np.concatenate(list(self._send(x))))

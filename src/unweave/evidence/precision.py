@@ -48,12 +48,18 @@ class Precision:
 
 
 def measure_precision(
-    meter: Meter, rng: np.random.Generator, *, num_points: int = 8, num_segments: int = 3
+    meter: Meter,
+    rng: np.random.Generator,
+    *,
+    num_points: int = 8,
+    num_segments: int = 3,
+    num_single: int = 7,
 ) -> Precision:
     """The noise level of the answers, from ``num_points + 6 num_segments`` questions (26) and at most 3 more.
 
-    Charged to the stage ``precision``. A kink on a segment, or a segment where the function is too curved,
-    shows as a far larger level than the others have and is left out.
+    In single precision ``num_single`` segments are asked (28 questions more): there a few roundings decide the level,
+    and what can be claimed depends on it. Charged to the stage ``precision``. A kink on a segment, or a segment where
+    the function is too curved, shows as a far larger level than the others have and is left out.
     """
     with meter.stage("precision"):
         spread = _spread(meter.domain, meter.input_size, rng)
@@ -70,7 +76,7 @@ def measure_precision(
             if _rounding_step(values, eps) == 0:
                 tables, grid = [], "float32"
         if not (staircase and tables):
-            for start in points[1:num_segments]:
+            for start in points[1 : num_single if grid == "float32" else num_segments]:
                 tables.append(meter.ask(_segment(meter, start, spread, grid, rng)))
         values = np.concatenate([answers, *tables])
         magnitude = float(np.sqrt(np.mean(values**2)))

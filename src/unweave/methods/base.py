@@ -81,6 +81,8 @@ class Traits:
     """Only two different answers were seen."""
     ranking: Mapping[str, float] = field(default_factory=dict)
     """How well a small student of each activation predicts rows it has not seen, best first; rows only."""
+    single: bool = False
+    """The answers carry float32 rounding only."""
 
     def candidates(self, serves: Serves) -> tuple[str, ...]:
         """The activations that the method serves and that what was said and measured leaves; none: not for it."""
@@ -164,6 +166,8 @@ class Finding:
     """Standard deviation of the error of one answer, where the method estimated it; None: answers are exact."""
     checks: tuple[Wanted, ...] = ()
     """Checks that the method wants made beside those the run makes of every network."""
+    in_domain: bool = False
+    """Whether parameters are meant up to changes that leave the function on the whole (bounded) domain as it is."""
     error_bars: ErrorBars | None = None
     """Error bars of answers, where the method knows them: no answer ever asked may then lie far beyond its own."""
 

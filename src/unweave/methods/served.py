@@ -14,7 +14,7 @@ SERVED = {
     "in-domain": f"{SMOOTH}, elu, mish; any other smooth one when named",
     "hessian-pencil": SMOOTH,
     "hessian-span": SMOOTH,
-    "linear": "none: an affine function, from float32, rounded or noisy answers",
+    "linear": "relu, leaky_relu; of which it finds none",
     "relu-lines": "relu, leaky_relu",
     "relu-lifted": "relu, leaky_relu",
     "relu-layers": "relu, leaky_relu",

@@ -34,10 +34,13 @@ class Shape:
     """Relative to the spread of the answers."""
 
 
-def ask_profile(ask: Ask, circle: Circle, crossing: Crossing) -> tuple[np.ndarray, np.ndarray]:
-    """Places across a crossing, in widths, and the answers there."""
-    angles = crossing.angle + REACH * crossing.width / crossing.radius
-    return REACH, ask(circle.point(angles, crossing.radius))
+def ask_profile(
+    ask: Ask, circle: Circle, crossing: Crossing, radius: float | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places across a crossing, in widths, and the answers there; at its own radius or another."""
+    radius = crossing.radius if radius is None else radius
+    angles = crossing.angle + REACH * crossing.width / radius
+    return REACH, ask(circle.point(angles, radius))
 
 
 def has_gaussian_tail(ask: Ask, circle: Circle, crossing: Crossing, noise: float) -> bool:

@@ -25,6 +25,8 @@ class Model(Protocol):
         ...
 
 
+BLIND = 1e30
+"""Error bar of an answer that says nothing: finite, so that sums over many answers stay numbers."""
 SAFETY = 12.0
 """How many error bars two numbers may differ by and still be called equal."""
 
@@ -70,7 +72,7 @@ class Inquiry:
     def bars(self, x: np.ndarray, answers: np.ndarray) -> np.ndarray:
         """The error to expect of ``answers`` to the rows of ``x``."""
         size = np.max(np.abs(answers), axis=1) + self.slope * np.sqrt(np.einsum("nd,nd->n", x, x))
-        return self.noise + self.relative * size + self.meter.blur(answers)
+        return self.noise + self.relative * size + np.minimum(self.meter.blur(answers), BLIND)
 
     def against(self, model: Model | None) -> Inquiry:
         """The same oracle, less another model."""

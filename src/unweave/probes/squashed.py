@@ -26,13 +26,13 @@ Streams = Callable[[str], np.random.Generator]
 NEAR_END = 0.03
 """Answers this near to the end of a range, relative to it, speak for the squashing that has it."""
 NUM_LOOKS = 16
-INFLATION = {"float64": 1e4, "float32": 1e3}
+INFLATION = {"float64": 1e5, "float32": 1e3}
 """How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
 GIVEN = 1e3
 """The same, beside that, in a domain that the user has given."""
 NOISY = 8.0
-MARGIN = 4.0
-"""How far inside of the radius at which a dozen rays come to that limit the questions stay."""
+MARGINS = (4.0, 1.5)
+"""How far inside of the radius at which a dozen rays come to that limit the questions stay, at first and then."""
 TYPICAL = 0.02
 """Share of the points of a domain whose answers may lie beyond that."""
 
@@ -78,7 +78,9 @@ def shows_only_largest(raw: np.ndarray) -> int:
     return int(counts[0]) if len(np.unique(shown, axis=0)) > 1 else 0
 
 
-def choose_domain(meter: Meter, view: Squashing, precision: Precision) -> Domain | None:
+def choose_domain(
+    meter: Meter, view: Squashing, precision: Precision, margin: float = MARGINS[0]
+) -> Domain | None:
     """The part of the domain where inverted answers are still exact; None: all of it.
 
     A domain without end becomes a ball around the origin, a box or ball is shrunk towards its middle.
@@ -106,7 +108,7 @@ def choose_domain(meter: Meter, view: Squashing, precision: Precision) -> Domain
             return None
         while radius > 1e-6 and not holds(radius / 2):
             radius /= 2
-        return Ball(float(f"{radius / MARGIN:.2g}"))
+        return Ball(float(f"{radius / margin:.2g}"))
     points, middle = _looks(meter), _middle(domain, d)
     errors = view.errors(meter.raw(points), noise, unit)
     limit = (
@@ -193,14 +195,20 @@ def _ends_repeated(meter: Meter) -> bool:
 
 
 def _clamps(meter: Meter) -> list[Squashing | None]:
-    """The clamp that piecewise-linear answers show: bounds that are met exactly again and again."""
+    """The clamp that piecewise-linear answers show: bounds that are met exactly again and again.
+
+    One bound alone, other than zero, is more often the value of a plain network where all its units are off.
+    """
     raw = meter.transcript("precision", "outputs")[1]
     low, high = float(raw.min()), float(raw.max())
     at_low, at_high = np.mean(raw == low, axis=0), np.mean(raw == high, axis=0)
     if np.all(raw == raw[0]) or np.max(at_low + at_high) > 0.98:
         return [None]
     bounds = (low if at_low.max() > 0.05 else -np.inf), (high if at_high.max() > 0.05 else np.inf)
-    return [None] if not np.any(np.isfinite(bounds)) else [Squashing(clamp_name(*bounds)), None]
+    if not np.any(np.isfinite(bounds)):
+        return [None]
+    clamp = Squashing(clamp_name(*bounds))
+    return [clamp, None] if np.all(np.isfinite(bounds)) or 0.0 in bounds else [None, clamp]
 
 
 def _far_out(meter: Meter, precision: Precision, names: list[str]) -> list[Squashing | None]:

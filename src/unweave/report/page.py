@@ -17,7 +17,7 @@ import numpy as np
 from unweave.citations import bibtex
 from unweave.core.errors import InputError, MissingExtra, Outcome
 from unweave.core.memory import spell_bytes
-from unweave.report import account, agreement, drawing, heat, spectra, words
+from unweave.report import account, agreement, drawing, heat, kinks, spectra, words
 from unweave.report.canvas import to_svg
 from unweave.report.repeat import command, python_call
 from unweave.version import __version__
@@ -38,6 +38,7 @@ _CAPTIONS = {
     "outputs": "Left: each fresh answer of the model against the network's output. Right: the share of these points "
     "whose relative error is below each size; the dashed line is what the accuracy of the answers allows.",
     "network": "Lines are weights: orange positive, blue negative, wider for larger; faint ones are left out.",
+    "kinks": "The network along a random line. Dots are the places where a unit switches, in the tint of its layer.",
     "weights": "Rows are units, columns their inputs, the column apart their biases; weights and biases each in units "
     "of the layer's largest.",
     "weights_beside": "Each layer in normal form: the reference, the network as it was returned, the same with its "
@@ -125,6 +126,7 @@ def _figures(found: Identification, reference: Any, markup: Any) -> dict[str, Pi
         "outputs": lambda: agreement.outputs(found),
         "network": lambda: drawing.network(found),
         "weights": lambda: heat.weights(found, reference),
+        "kinks": lambda: kinks.kinks(found),
         "spectrum": lambda: spectra.spectrum(found),
         "residuals": lambda: spectra.residuals(found),
         "units": lambda: spectra.units(found),

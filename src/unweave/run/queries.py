@@ -32,7 +32,13 @@ from unweave.methods.base import Finding, Method, Traits
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
-from unweave.probes.squashed import choose_domain, precision_behind, recognise, shows_only_largest
+from unweave.probes.squashed import (
+    MARGINS,
+    choose_domain,
+    precision_behind,
+    recognise,
+    shows_only_largest,
+)
 from unweave.probes.strangers import see_labels, see_stranger
 from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
@@ -58,6 +64,8 @@ class Asking:
     _num_certificates: int = field(default=0)
     _views: list[Squashing | None] = field(default_factory=lambda: [None])
     """What may stand behind the last layer, likeliest first; the first is what the meter looks through."""
+    _margin: float = MARGINS[0]
+    """How far from saturation the questions stay."""
     _whole: Domain | None = None
     """The domain as it was given, where the questions keep to a part of it."""
     _raw: Precision | None = None
@@ -106,9 +114,14 @@ class Asking:
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
-        if len(self._views) < 2:
+        whole = self._whole
+        endless = whole is not None and np.isinf(whole.reach(self.input_size))
+        if endless and self.meter.domain is not whole and self._margin == MARGINS[0]:
+            self._margin = MARGINS[1]  # units may lie beyond the first ball
+        elif len(self._views) < 2:
             return False
-        self._views = self._views[1:]
+        else:
+            self._views, self._margin = self._views[1:], MARGINS[0]
         self._look()
         return True
 
@@ -121,7 +134,7 @@ class Asking:
         meter.domain, self.precision = self._whole, self._raw
         if view is not None:
             with meter.stage("outputs"):
-                meter.domain = choose_domain(meter, view, self._raw) or self._whole
+                meter.domain = choose_domain(meter, view, self._raw, self._margin) or self._whole
                 self.precision = precision_behind(meter, view, self._raw, self._rng("precision"))
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
 
@@ -154,6 +167,7 @@ class Asking:
             exact,
             kinked,
             two_valued,
+            single=self.precision.kind == "float32",
         )
 
     def warnings(self, method: Method) -> tuple[str, ...]:
@@ -229,7 +243,9 @@ class Asking:
         assert self.precision is not None
         self._num_certificates += 1
         rng = stream(self.entropy, "certificate", self._num_certificates)
-        return certify(network, self.meter, self.precision, rng, wanted=finding.checks)
+        return certify(
+            network, self.meter, self.precision, rng, wanted=finding.checks, in_domain=finding.in_domain
+        )
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.

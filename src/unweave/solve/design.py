@@ -1,8 +1,9 @@
 """Which points to ask so that the least known parameters become known: a sequential design (Fedorov 1972).
 
-Near the truth, answers with independent errors of one size leave the parameters with the covariance ``noise^2
-(J'J)^-1``, and the rows of J at a point are known before it is asked. Of many points of the domain, batches are taken
-that lower the largest variances most, by the formula for one more row. There is no claim that a batch is the best one.
+Near the truth, answers with independent errors leave the parameters with the covariance ``(J'J)^-1``, rows of J in
+units of these errors, and the rows of J at a point are known before it is asked. Of many points of the domain, batches
+are taken that lower the largest variances most, by the formula for one more row. There is no claim that a batch is the
+best one.
 """
 
 from __future__ import annotations
@@ -27,28 +28,28 @@ def telling_points(
     x: np.ndarray,
     draw: Callable[[int], np.ndarray],
     *,
-    noise: float,
+    noise: float | Callable[[np.ndarray], np.ndarray],
     goal: float,
     most: int,
 ) -> np.ndarray:
     """Points to ask besides ``x``, ``most`` at most: as many as bring every standard error below ``goal``.
 
-    Errors are relative to the largest parameter of the same unit, ``noise`` is that of one answer, and ``draw(n)``
-    returns n points of the domain.
+    Errors are relative to the largest parameter of the same unit, ``noise`` is that of one answer, or a function that
+    gives it at points (n, outputs), and ``draw(n)`` returns n points of the domain.
     """
     layout, theta, sizes = Layout.of(network), network.flat(), unit_sizes(network)
     num_looked_at = int(max(MOST_ENTRIES / (len(theta) * network.output_size), 1))
 
     def rows(points: np.ndarray) -> np.ndarray:
         """Rows of J at each point (points, outputs, parameters), for parameters in units of their sizes."""
-        jacobian = layout.linearise(theta, points)[1] * sizes
-        return jacobian.reshape(len(points), -1, len(theta))
+        jacobian = (layout.linearise(theta, points)[1] * sizes).reshape(len(points), -1, len(theta))
+        return jacobian / (noise(points)[:, :, None] if callable(noise) else noise)
 
     flat = rows(x).reshape(-1, len(theta))
     normal, chosen, num_left = flat.T @ flat, [x[:0]], most
     while num_left > 0:
         covariance = np.linalg.pinv(normal, hermitian=True)
-        errors = noise * np.sqrt(np.maximum(np.diag(covariance), 0.0))
+        errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         if errors.max(initial=0.0) <= goal:
             break
         batch = min(max(int(BATCH * (len(x) + most - num_left)), 1), num_left)

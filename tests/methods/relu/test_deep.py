@@ -197,7 +197,7 @@ def test_corners_give_the_row_of_a_unit_that_never_switches():
     flips = np.array([1.0, -1.0, -1.0, 1.0, -1.0])
     rows = rows_of(network, 1)[1:] * flips[:, None]
     corners = Corners(open_pool(network), first_layers(network, 1))
-    corners.add(30, rows, least=8)
+    corners.add(30, rows, whole=True)
     shown = show_units(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
     assert len(shown) == 1
     true = weights[1][0] / np.linalg.norm(weights[1][0])
@@ -211,7 +211,7 @@ def test_corners_and_the_places_of_kinks_give_a_unit_that_no_normal_was_measured
     rows = np.delete(rows_of(network, 1), 2, axis=0)
     pool.add_lines(random_lines(pool.inquiry.meter.domain, 12, 8, pool.rng))
     corners = Corners(pool, known)
-    corners.add(30, rows, least=8)
+    corners.add(30, rows, whole=True)
     shown = show_units(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
     view = LayerView(pool, known)
     view.load()

@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 
 import unweave
 from unweave.core import activations as act
@@ -13,6 +14,7 @@ from unweave.core.network import Network
 from unweave.evidence.far_view import FarView
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
+from unweave.formats.torch import to_torch
 from unweave.methods.registry import entries
 from unweave.methods.served import SERVED
 from unweave.methods.skeleton.places import find_place
@@ -20,6 +22,7 @@ from unweave.methods.skeleton.profiles import CANDIDATES, fit_profile, name_elu
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import settle, window_points
 from unweave.models.resolve import resolve
+from unweave.models.torch_module import read_module
 
 
 def as_torch_initialises(sizes, activations, seed: int) -> Network:
@@ -59,6 +62,15 @@ def test_three_layers():
     found = unweave.identify(truth)
     assert found.identified, found.reason
     assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
+@pytest.mark.parametrize("name", ["gelu", "softplus", "elu", "selu"])
+def test_single_precision(name):
+    module = to_torch(as_torch_initialises((6, 8, 1), [name], seed=1)).to(torch.float32)
+    found = unweave.identify(module)
+    assert found.identified, found.reason
+    assert found.method == "skeleton"
+    assert unweave.compare(read_module(module), found.network).max_relative_error < 1e-5
 
 
 def test_an_activation_outside_the_table_is_the_reason():

@@ -22,6 +22,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import numpy as np
 
@@ -31,14 +32,16 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.exact import look_closer, read_through
-from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer
+from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
+from unweave.methods.far_field.first_look import looks_affine, see_activation
 from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
-from unweave.methods.far_field.peel import peel
+from unweave.methods.far_field.peel import MOST_VERTICES, peel
+from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
-from unweave.methods.far_field.top import Top, affine_top, fit_top
+from unweave.methods.far_field.top import MISSED, Top, fit_affine, fit_top
 from unweave.methods.far_field.union import join_circles
-from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
+from unweave.methods.far_field.wide import fit_wide
 from unweave.probes.far_circle import Circle, Crossing, find_crossings, is_jump, random_circle
 from unweave.probes.far_vertices import choose_vertices
 from unweave.probes.growth import Growth
@@ -57,11 +60,10 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
-MISSED = "a unit of the first layer was missed on this circle"
 
 
 class FarField:
-    """See the module's docstring. ``time_limit`` bounds the fits of the network on top, in seconds a circle."""
+    """``time_limit`` bounds the fits of the network on top, in seconds a circle."""
 
     name = "far-field"
     serves = Serves(Evidence.QUERIES, SATURATING)
@@ -130,12 +132,18 @@ class _Run:
             return Finding(None, "the answers do not change along a far circle: a constant far field")
         if any(c.width == 0 for c in crossings):
             return self._jumps()
-        self._choose_activation(circle, crossings)
-        deep = not self._looks_affine(circle, crossings)
+        self.sight = replace(
+            self.sight, activation=see_activation(self.sight, circle, crossings, self.candidates)
+        )
+        hidden = self.problem.hidden
+        deep = not looks_affine(self.sight, circle, crossings) if hidden is None else len(hidden) > 1
         basis, _ = np.linalg.qr(self.sight.rng.standard_normal((circle.first.size, circle.first.size)))
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:
-            layer = join_circles(self._more_layers(layer)) or layer
+            layer = join_circles(chain([layer], self._further_layers(layer))) or layer
+        elif deep and len(layer.rows) > SMALL:
+            # few hyperplanes leave vertices with wide margins, for which rows to a per cent do
+            layer = sharpen_rows(self.sight, layer)
         self._rows = layer.rows
         if layer.num_pending:
             with self.meter.stage("circle"):
@@ -153,6 +161,9 @@ class _Run:
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         found = read_through(self.sight, layer, top.network)
+        if found is None and not self.sight.coarse:
+            further = islice(self._further_layers(layer), MAX_CIRCLES)
+            found = read_elsewhere(self.sight, layer, top.network, further)
         if found is None:
             return Finding(None, "a unit's row could not be read through the network on top")
         network, bend = found
@@ -160,9 +171,8 @@ class _Run:
             return self._conclude_near(network, top)
         return self._conclude(look_closer(self.sight, network, layer.basis), bend, top)
 
-    def _more_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
+    def _further_layers(self, layer: FirstLayer) -> Iterator[FirstLayer]:
         """The same layer as further circles show it."""
-        yield layer
         for _ in range(MORE_CIRCLES):
             circle = random_circle(self.meter.input_size, self.sight.rng)
             crossings = self._crossings(circle)
@@ -185,36 +195,6 @@ class _Run:
                 close=24.0 if self.sight.coarse else 256.0,
             )
 
-    def _choose_activation(self, circle: Circle, crossings: list[Crossing]) -> None:
-        """From the tail of the strongest crossing, or, where that drowns in the noise, from its whole profile."""
-        if len(self.candidates) == 1:
-            return
-        strongest = max(crossings, key=lambda c: float(np.linalg.norm(c.jump)))
-        with self.meter.stage("activation"):
-            if self.sight.coarse:
-                residuals = rank_activations(*ask_profile(self.meter.ask, circle, strongest), self.candidates)
-                chosen = min(residuals, key=lambda name: residuals[name])
-            else:
-                gaussian = has_gaussian_tail(self.meter.ask, circle, strongest, self.sight.noise)
-                chosen = "erf" if gaussian else "tanh"
-        if chosen in self.candidates:
-            self.sight = replace(self.sight, activation=act.get(chosen))
-
-    def _looks_affine(self, circle: Circle, crossings: list[Crossing]) -> bool:
-        """One hidden layer: values at a plateau and at its antipode have the same sum everywhere."""
-        if self.problem.hidden is not None:
-            return len(self.problem.hidden) == 1
-        num_units = len(crossings)
-        angles = np.array([c.angle for c in crossings])
-        plateaus = np.array([crossings[0].before, *(c.after for c in crossings)])
-        chosen = np.unique(np.linspace(0, num_units, 5).astype(int)[:4])
-        edges = np.concatenate([[angles[-1] - np.pi], angles, [angles[0] + np.pi]])
-        middles = (edges[chosen] + edges[chosen + 1]) / 2
-        with self.meter.stage("depth"):
-            antipodes = self.meter.ask(circle.point(middles + np.pi, self.sight.radius))
-        sums = plateaus[chosen] + antipodes
-        return bool(np.max(np.abs(sums - sums[0])) <= 10 * self.sight.tolerance)
-
     def _top(self, layer: FirstLayer, deep: bool) -> Top:
         """The network above the first layer, from the plateaus and further far vertices."""
         known: set[bytes] = set()
@@ -233,7 +213,8 @@ class _Run:
             patterns, values = layer.plateaus
             known.update((p > 0).tobytes() for p in patterns)
         if not deep:
-            return self._affine(patterns, values, *buy(6))
+            scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
+            return fit_affine(patterns, values, *buy(6), scale=scale, accept=self.sight.accept)
         if misses_a_unit(self.sight, layer):
             return Top(None, np.inf, len(patterns), MISSED)
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
@@ -253,6 +234,18 @@ class _Run:
                 deadline=self.deadline,
                 deeper=not two,
             )
+        elif hidden is None or two:
+            top = fit_wide(
+                pool,
+                self.sight.activation,
+                width=None if hidden is None else hidden[1],
+                accept=self.sight.accept,
+                noise=self.sight.noise if self.sight.coarse else 0.0,
+                rng=self.sight.rng,
+                max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
+                deadline=self.deadline,
+            )
+            first = True
         if top.network is not None or (first and two):
             return top
         deeper = peel(
@@ -267,16 +260,6 @@ class _Run:
         )
         self._few_vertices = not pool.can_grow and not self.sight.coarse
         return replace(deeper, attempts=top.attempts + deeper.attempts)
-
-    def _affine(self, patterns, values, more_patterns, more_values) -> Top:
-        """The affine map through the plateaus, if it predicts further vertices."""
-        scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
-        top = affine_top(patterns, values)
-        worst = float(np.max(np.abs(top(more_patterns) - more_values), initial=0.0)) / scale
-        if worst > 1e3 * self.sight.accept:
-            return Top(None, worst, len(patterns), MISSED)
-        patterns = np.concatenate([patterns, more_patterns])
-        return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

@@ -38,7 +38,8 @@ SHAPES = {
 RARELY = 3
 """Unlikely depths are tried at every so many sizes."""
 PROMISING, CLOSE = 0.05, 0.4
-"""A residual below the first, and below this fraction of all earlier ones of its depth, says which depth to try."""
+"""A residual below the first, below this fraction of all earlier ones of its depth, and the least of all depths, says
+which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
 LAST = 2
@@ -136,7 +137,7 @@ class _Plan:
         """A student of ``depth`` ended at ``rms``."""
         if rms < NEARLY:
             self.leading = (max(depth - 1, 1), depth)
-        elif rms < PROMISING and depth in self.best and rms < CLOSE * self.best[depth]:
+        elif rms < PROMISING and rms < CLOSE * self.best.get(depth, 0.0) and rms <= min(self.best.values()):
             self.leading = (depth, depth)
         elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > 2 * self.best[depth]:
             self.leading = ()

@@ -23,6 +23,7 @@ from unweave.solve.layout import Layout
 from unweave.students.overwide import Pool
 from unweave.students.prune import prune
 
+MISSED = "a unit of the first layer was missed on this circle"
 GROWTH = 1.25
 STARTS_FREE = 2
 STARTS_EQUAL = 4
@@ -56,6 +57,24 @@ def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:
     design = np.hstack([patterns, np.ones((len(patterns), 1))])
     solution = np.linalg.lstsq(design, values, rcond=None)[0].T
     return Network([solution[:, :-1]], [solution[:, -1]], ["identity"])
+
+
+def fit_affine(
+    patterns: np.ndarray,
+    values: np.ndarray,
+    more_patterns: np.ndarray,
+    more_values: np.ndarray,
+    *,
+    scale: float,
+    accept: float,
+) -> Top:
+    """The affine map through the plateaus, if it predicts further vertices to ``accept`` of the scale."""
+    top = affine_top(patterns, values)
+    worst = float(np.max(np.abs(top(more_patterns) - more_values), initial=0.0)) / scale
+    if worst > 1e3 * accept:
+        return Top(None, worst, len(patterns), MISSED)
+    patterns = np.concatenate([patterns, more_patterns])
+    return Top(affine_top(patterns, np.concatenate([values, more_values])), worst, len(patterns))
 
 
 def fit_top(

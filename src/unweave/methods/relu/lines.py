@@ -20,7 +20,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.ridges import RidgeSum, add_planes, distinct_planes, fit_affine_part
-from unweave.methods.relu.rough import find_ridges_roughly
+from unweave.methods.relu.rough import recover_roughly
 from unweave.methods.relu.search import find_ridges, sharpen
 from unweave.methods.relu.sides import orient_units
 from unweave.probes.cells import Pieces
@@ -46,7 +46,7 @@ class ReluLines:
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
 
     def suits(self, traits: Traits) -> str | None:
-        return traits.why_kinked() if traits.exact and traits.candidates(self.serves) else None
+        return traits.why_kinked() if traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find every unit of one hidden layer, its side and the output layer."""
@@ -54,21 +54,14 @@ class ReluLines:
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:
-            ridges, pieces, fits = find_ridges_roughly(inquiry, rng)
-            if not fits:
-                return Finding(
-                    None,
-                    reason="answers are too rough to tell all kinks apart; ask a float64 version of the model, or the "
-                    "model has more than one hidden layer",
-                )
-        else:
-            with meter.stage("lines"):
-                ridges, pieces = find_ridges(inquiry, rng)
-                deeper = looks_deeper(inquiry, ridges, meter)
-            if deeper:
-                return Finding(None, reason=DEEPER)
-            with meter.stage("remeasured units"):
-                ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
+            return recover_roughly(inquiry, problem, rng)
+        with meter.stage("lines"):
+            ridges, pieces = find_ridges(inquiry, rng)
+            deeper = looks_deeper(inquiry, ridges, meter)
+        if deeper:
+            return Finding(None, reason=DEEPER)
+        with meter.stage("remeasured units"):
+            ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
         with meter.stage("unexplained kinks"):
             ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
         if not clean:

@@ -13,33 +13,7 @@ import numpy as np
 import scipy.linalg
 
 from unweave.methods.relu.ridges import RidgeSum
-from unweave.probes.inquiry import Inquiry
 from unweave.probes.planes import Planes
-
-MAX_UNKNOWNS = 1500
-
-
-def can_polish(model: RidgeSum) -> bool:
-    """Whether a dense solve for all bends is small enough."""
-    return len(model.planes) > 0 and (len(model.planes) + 1) * (model.gradient.shape[1] + 1) <= MAX_UNKNOWNS
-
-
-def polish_ridges(
-    inquiry: Inquiry, model: RidgeSum, rng: np.random.Generator, *, num_steps: int = 15
-) -> tuple[RidgeSum, float]:
-    """The ridge sum refitted to fresh points near its planes; the root mean square misfit in error bars."""
-    d = inquiry.input_size
-    num_unknowns = (len(model.planes) + 1) * (d + 1)
-    x = inquiry.meter.snap(_points(inquiry, model, 5 * num_unknowns, rng))
-    answers = inquiry.meter.ask(x)
-    bars = inquiry.bars(x, answers)
-    for _ in range(4):
-        model, misfit = refit_ridges(model, x, answers, bars, num_steps)
-        real = model.planes.errors < 0.05
-        if real.all():
-            break
-        model = replace(model, planes=model.planes.take(real))
-    return model, misfit
 
 
 def refit_ridges(
@@ -76,19 +50,6 @@ def refit_ridges(
         deviations = np.sqrt(np.sum(inverse**2, axis=1)) * max(misfit, 0.1)
         model = _rebuild(model, solution, deviations, d)
     return model, misfit
-
-
-def _points(inquiry: Inquiry, model: RidgeSum, num_points: int, rng: np.random.Generator) -> np.ndarray:
-    """Points around the planes: where the bends happen, on both sides of each."""
-    domain, d = inquiry.meter.domain, inquiry.input_size
-    if not np.isinf(domain.reach(d)):
-        return domain.sample(num_points, d, rng)
-    planes = model.planes
-    foot = -planes.offsets[:, None] * planes.normals
-    size = np.median(np.linalg.norm(foot, axis=1)) + 0.3
-    return (
-        3 * size * rng.standard_normal((num_points, d)) + foot[rng.integers(len(planes), size=num_points)] / 2
-    )
 
 
 def _rebuild(model: RidgeSum, solution: np.ndarray, deviations: np.ndarray, d: int) -> RidgeSum:

@@ -1,54 +1,146 @@
-"""The ridges of one hidden layer from rough answers (float32): several lines, consistency, then least squares.
+"""One hidden layer from rough answers to the network: the units that ``shallow`` finds, their sides, one last fit.
 
-Rounding blurs close kinks, so a plane counts when it explains kinks on most lines; a least-squares fit on many
-points then averages the rounding away, drops what it shows to be no unit, and says by its misfit whether all units
-were there. Otherwise more lines are drawn.
+Without bounds the affine part of the answers is the sum of what the units add on their sides, which tells the sides;
+inside bounds units that never change side there add an affine rest, written as few units that are always active.
 """
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 
-from unweave.methods.relu.consistency import confirmed_planes
-from unweave.methods.relu.polish import can_polish, polish_ridges
-from unweave.methods.relu.ridges import RidgeSum, fit_affine_part
-from unweave.methods.relu.search import sharpen
-from unweave.probes.cells import Pieces, join_pieces
+from unweave.core.network import Network
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.lifted.planes import Planes as FittedPlanes
+from unweave.methods.relu.lifted.shallow import assemble_one
+from unweave.methods.relu.ridge_fit import Ridges, fit_ridges
+from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.shallow import ORDINARY, ShallowSearch
+from unweave.methods.relu.sides import orient_ridges
 from unweave.probes.inquiry import Inquiry
-from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines, join_lines
-from unweave.probes.planes import join_planes, measure_planes, no_planes
+from unweave.probes.planes import Planes
+
+TOO_ROUGH = (
+    "answers are too rough to tell all kinks apart, or the model has more than one hidden layer of relu units; ask a "
+    "float64 version of the model"
+)
+OPEN_SIDES = "the affine part of the answers does not tell on which side the units are active"
+MAX_SECONDS = 90.0
+OPEN = 0.01
+"""A unit whose weights are known to no better than this, relative to its largest, is named as open."""
+NEARLY, WORSE = 0.2, 1.3
+"""How far a side may be from one for a fit to try it, and how much worse the fit without a linear term may be."""
+DEVIATIONS = 6.0
 
 
-def find_ridges_roughly(
-    inquiry: Inquiry, rng: np.random.Generator, *, num_lines: int = 5, max_tries: int = 4
-) -> tuple[RidgeSum, Pieces, bool]:
-    """The best ridge sum after at most ``max_tries`` batches of lines, its pieces, and whether it fits."""
-    meter, d, k = inquiry.meter, inquiry.input_size, inquiry.output_size
-    planes, pieces, kinks = no_planes(d, k), None, list[Kinks]()
-    lines: Lines | None = None
-    best, best_misfit = RidgeSum(planes, np.zeros((k, d)), np.zeros(k)), np.inf
-    for _ in range(max_tries):
-        with meter.stage("lines"):
-            fresh = draw_lines(meter.domain, num_lines, d, rng)
-            fresh_kinks = find_kinks(inquiry, fresh)
-            more, more_pieces = measure_planes(inquiry, fresh, fresh_kinks, rng)
-        lines = fresh if lines is None else join_lines(lines, fresh)
-        kinks += fresh_kinks
-        planes = join_planes([planes, more])
-        pieces = more_pieces if pieces is None else join_pieces(pieces, more_pieces)
-        if not pieces.valid.any():
-            continue
-        model = fit_affine_part(confirmed_planes(planes, lines, kinks, 2 * len(lines) // 5), pieces)
-        with meter.stage("remeasured units"):
-            model, pieces = sharpen(inquiry, model, pieces, rng, share=1.0, num_candidates=400)
-        if not can_polish(model):
-            return model, pieces, True
-        with meter.stage("polish"):
-            model, misfit = polish_ridges(inquiry, model, rng)
-        if misfit < best_misfit:
-            best, best_misfit = model, misfit
-        if misfit < 3:
-            break
-    assert pieces is not None
-    return best, pieces, best_misfit < 3
+def recover_roughly(inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> Finding:
+    """The network of one hidden layer that explains every answer, or why there is none."""
+    deadline = time.monotonic() + problem.within(MAX_SECONDS)
+    search = ShallowSearch(inquiry, rng, deadline)
+    if not search.run() or search.ridges is None or search.fitted is None:
+        return Finding(None, reason=TOO_ROUGH)
+    if not search.ridges.num_units:
+        return Finding(_affine(search.ridges))
+    found = _everywhere(search, problem, deadline)
+    bounded = np.isfinite(inquiry.meter.domain.reach(inquiry.input_size))
+    if bounded and found.network is None:
+        found = _inside(search)
+    return replace(found, error_bars=search.inquiry.bars)
+
+
+def _everywhere(search: ShallowSearch, problem: Problem, deadline: float) -> Finding:
+    """Sides from the affine part; then a fit without a linear term."""
+    ridges, fitted = search.ridges, search.fitted
+    assert ridges is not None
+    assert fitted is not None
+    errors = fitted.unit_errors()
+    planes = Planes(
+        ridges.rows[:, :-1],
+        ridges.rows[:, -1],
+        ridges.columns,
+        errors,
+        -ridges.rows[:, -1:] * ridges.rows[:, :-1],
+    )
+    half = ridges.columns[:, :, None] * ridges.rows[:, None, :-1] / 2
+    tilt = ridges.affine[:, :-1] + half.sum(axis=0)
+    constant = ridges.affine[:, -1] + ridges.rows[:, -1] @ ridges.columns / 2
+    sizes = np.max(np.abs(half), axis=(1, 2))
+    error = DEVIATIONS * float(np.linalg.norm(errors * sizes) + np.median(errors) * np.max(np.abs(tilt)))
+    signs = _plain_signs(half.reshape(len(half), -1), tilt.ravel())
+    finding = Finding(None)
+    if signs is None:
+        finding = orient_ridges(RidgeSum(planes, tilt, constant), problem, error=error)
+        network = finding.network
+        if network is None or len(network.weights[0]) != ridges.num_units or finding.undetermined:
+            return Finding(None, reason=finding.reason or OPEN_SIDES)
+        if network.activations[0] != "relu":
+            return finding
+        signs = np.sign(np.einsum("md,md->m", network.weights[0], ridges.rows[:, :-1]))
+    x, y, bars = search.answers()
+    start = replace(ridges.flipped(signs < 0), skip=False)
+    start = replace(start, affine=np.hstack([np.zeros_like(tilt), start.affine[:, -1:]]))
+    rows = search.choose_rows(x)
+    last = fit_ridges(start, x[rows], y[rows], bars[rows], deadline=deadline)
+    if last.rms > WORSE * max(fitted.rms, ORDINARY):
+        return Finding(None, reason=OPEN_SIDES)
+    return replace(finding, network=_network(last.ridges), undetermined=_open_units(last.unit_errors()))
+
+
+def _plain_signs(half: np.ndarray, tilt: np.ndarray) -> np.ndarray | None:
+    """The sides of plain relu units where the affine part is close to one sum of all half bends; a fit decides."""
+    if len(half) > half.shape[1]:
+        return None
+    weights, _, rank, _ = np.linalg.lstsq(half.T, tilt, rcond=1e-9)
+    if rank < len(half) or np.any(np.abs(np.abs(weights) - 1) > NEARLY):
+        return None
+    return np.sign(weights)
+
+
+def _inside(search: ShallowSearch) -> Finding:
+    """Sides as far as the affine part tells them, and what is affine in the domain as units that are always active."""
+    ridges, meter = search.ridges, search.meter
+    assert ridges is not None
+    m, d = ridges.num_units, search.inquiry.input_size
+    planes = FittedPlanes(ridges.rows[:, :-1], ridges.rows[:, -1], np.zeros((m, d + 1, d + 1)), np.ones(m))
+    x, _, bars = search.answers()
+    rows = search.choose_rows(x)
+    x, bars = x[rows], bars[rows]  # with the fit's own values: it was made of all answers at once
+    rough = 1e4 * search.inquiry.relative
+    assembly = assemble_one(planes, x, ridges(x), bars, meter.domain, rough=rough)
+    warnings = []
+    if assembly.num_affine[0]:
+        text = (
+            f"layer 1: the last {assembly.num_affine[0]} units stand for what is affine in this domain (units that "
+            f"never change side there)"
+        )
+        if assembly.sides_open[0]:
+            text += "; it absorbs the sides of the others, every choice is the same function in the domain"
+        warnings.append(text)
+    assert search.fitted is not None
+    return Finding(
+        assembly.network,
+        warnings=tuple(warnings),
+        undetermined=_open_units(search.fitted.unit_errors()),
+        details={"num_planes": m},
+    )
+
+
+def _open_units(errors: np.ndarray) -> tuple[str, ...]:
+    """The units whose weights hardly show in any answer."""
+    return tuple(
+        f"layer 1, unit {i}: determined only to {errors[i]:.0%}" for i in np.flatnonzero(errors > OPEN)
+    )
+
+
+def _network(ridges: Ridges) -> Network:
+    return Network(
+        [ridges.rows[:, :-1], ridges.columns.T],
+        [ridges.rows[:, -1], ridges.affine[:, -1]],
+        ["relu", "identity"],
+    )
+
+
+def _affine(ridges: Ridges) -> Network:
+    return Network([ridges.affine[:, :-1]], [ridges.affine[:, -1]], ["identity"])

@@ -33,22 +33,36 @@ class Assembled:
     """The windows show an activation that is none of the candidates."""
     poor: tuple[tuple[int, int], ...] = ()
     """(layer, unit) whose window was not found or is not explained."""
+    rivals: tuple[tuple[str, ...], ...] = ()
+    """For every layer the activations that explain its windows, best first."""
 
 
 def assemble(
-    meter: Meter, skeleton: Network, problem: Problem, radius: float, rng: np.random.Generator
+    meter: Meter,
+    skeleton: Network,
+    problem: Problem,
+    radius: float,
+    rng: np.random.Generator,
+    chosen: tuple[str, ...] | None = None,
 ) -> Assembled:
-    """The network whose far skeleton is ``skeleton`` (a relu network in the units of the model)."""
+    """The network whose far skeleton is ``skeleton`` (a relu network in the units of the model).
+
+    ``chosen``: the activation of every layer, where more than one explains the windows.
+    """
     biases = [b.copy() for b in skeleton.biases]
     candidates = window_candidates(problem.activations)
-    names, scales, limits, misfits, poor = [], [], [], {}, []
+    names, scales, limits, misfits, poor, rivals = [], [], [], {}, [], []
     for layer in range(len(biases) - 1):
         here = Network(skeleton.weights, biases, skeleton.activations)
-        found = read_windows(meter, here, layer, candidates, problem.precision, radius, rng)
+        among = candidates if chosen is None else (chosen[layer],)
+        found = read_windows(meter, here, layer, among, problem.precision, radius, rng)
+        rivals.append(found.rivals)
         misfits |= {f"{name}, layer {layer + 1}": 10.0**value for name, value in found.misfits.items()}
         if found.activation is None:
             return Assembled(None, _unknown(layer, found.misfits), misfits, bool(found.misfits))
         limit = -act.get(found.activation).limits[0]
+        below = skeleton.weights[layer] / (scales[-1] if scales else 1.0)
+        _fill_in(found.steepness, found.poor, np.linalg.norm(below, axis=1))
         biases[layer] = biases[layer] - found.shift + limit / found.steepness
         names.append(found.activation)
         scales.append(found.steepness)
@@ -63,7 +77,15 @@ def assemble(
     for layer, name in enumerate(names):
         if name == ELU:  # selu is elu(alpha) times a constant
             names[layer], weights[layer + 1] = "selu", weights[layer + 1] / SELU_SCALE
-    return Assembled(Network(weights, offsets, [*names, "identity"]), "", misfits, poor=tuple(poor))
+    network = Network(weights, offsets, [*names, "identity"])
+    return Assembled(network, "", misfits, poor=tuple(poor), rivals=tuple(rivals))
+
+
+def _fill_in(steepness: np.ndarray, poor: np.ndarray, lengths: np.ndarray) -> None:
+    """Units without a window get a row as long as those of the others are; the fit to all answers has the last word."""
+    if poor.any() and not poor.all():
+        usual = float(np.median((steepness * lengths)[~poor]))
+        steepness[poor] = usual / np.maximum(lengths[poor], 1e-300)
 
 
 def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,13 +1,14 @@
 """The relu network that a relu-like smooth model is far out, by the methods for relu networks.
 
-One hidden layer, two, and any depth are tried in this order. Two scales are looked from: at ``FAR`` biases still show
-and windows are kept clear of; for more than two layers ``FARTHER``, where windows and biases vanish beside everything
-else, so that corners of several borders are what they are for relu. The windows give the biases afterwards.
+One hidden layer, two, and any depth are tried in this order. At the scale of one and two layers biases still show and
+windows are kept clear of; more layers are looked at from farther away, where windows and biases vanish beside
+everything else, so that corners of several borders are what they are for relu. Answers in single precision show neither
+from ``Scales.view`` on: there the skeleton goes through the origin. The windows give the biases afterwards.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
@@ -15,44 +16,70 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.evidence.far_view import FarView
 from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.engine import recover
 from unweave.methods.relu.deep.method import describe
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import ReluLayers
+from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.lines import ReluLines
 from unweave.probes.inquiry import open_inquiry
 
-FAR, WINDOW = 1e8, 2e-5
-"""The scale from which one and two layers are seen, and the half width around a kink kept clear of, in its units."""
 FARTHER = 1e12
-"""The scale from which deeper networks are seen."""
+"""The scale from which more than two layers are seen."""
 NUM_FRESH = 2500
 """From the second attempt on a skeleton is tried on so many fresh points: a unit may be on, or off, in one direction of
 a thousand."""
+FEW = 3
+"""A weight that fewer answers depend on does not show."""
 MOST_SECONDS = 180.0
 """For one skeleton."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """The radii at which one precision of the answers shows what."""
+
+    view: float
+    """The scale from which one and two layers are seen, ..."""
+    window: float
+    """... and the half width around a kink kept clear of, in its units."""
+    profile: float
+    """Where windows are looked at one by one."""
+    settle: tuple[float, float]
+    """Between which radii windows are asked for lengths and biases."""
+
+    @classmethod
+    def of(cls, precision: Precision) -> Scales:
+        single = precision.kind == "float32"
+        return cls(1e7, 0.0, 1e3, (1.0, 100.0)) if single else cls(1e8, 2e-5, 1e6, (3.0, 3e3))
 
 
 def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     """The relu network, in the units of the model; a later attempt tries it on more points and on other lines."""
     problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
-    view = cast(Meter, FarView(meter, FAR))
-    finding = ReluLines(window=WINDOW).recover(view, problem)
+    scales = Scales.of(problem.precision)
+    view = cast(Meter, FarView(meter, scales.view))
+    finding = ReluLines(window=scales.window).recover(view, problem)
+    if problem.precision.kind == "float32":
+        if finding.network is None:
+            finding = ReluLifted(max_seconds=problem.within(MOST_SECONDS)).recover(view, problem)
+        return _in_units_of_the_model(finding, 0.0)
     if finding.network is not None:
-        return _in_units_of_the_model(finding, FAR)
+        return _in_units_of_the_model(finding, scales.view)
     limit = problem.within(MOST_SECONDS)
-    layers = ReluLayers(window=WINDOW, num_fresh=NUM_FRESH if attempt else 0, max_seconds=limit)
+    layers = ReluLayers(window=scales.window, num_fresh=NUM_FRESH if attempt else 0, max_seconds=limit)
     rng = problem.rng("relu lines")
     with meter.stage("lines"):
-        inquiry = open_inquiry(view, problem.precision, rng, window=WINDOW)
+        inquiry = open_inquiry(view, problem.precision, rng, window=scales.window)
     two = layers.try_two(inquiry, problem, rng)
     if two.finding is not None:
-        return _in_units_of_the_model(two.finding, FAR)
+        return _in_units_of_the_model(two.finding, scales.view)
     if not two.deeper:
         finding = layers.recover(view, problem)
         if finding.network is not None and not finding.network.is_open:
-            return _in_units_of_the_model(finding, FAR)
+            return _in_units_of_the_model(finding, scales.view)
     return _in_units_of_the_model(_find_deep(meter, problem, attempt), FARTHER)
 
 
@@ -63,7 +90,24 @@ def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
     # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
     with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = recover(Pool(inquiry, rng), max_seconds=problem.within(MOST_SECONDS))
-    return describe(inquiry, found)
+    finding = describe(inquiry, found)
+    if finding.network is None or finding.network.is_open:
+        return finding
+    entries = _unseen_entries(finding.network, inquiry.meter.transcript()[0])
+    kept = tuple(text for text in finding.undetermined if "never shows" not in text)
+    return replace(finding, undetermined=kept, details={**finding.details, "open_entries": entries})
+
+
+def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, int], ...]:
+    """Weights (layer, unit, feature) that no answer depends on: the unit is off wherever that feature is on."""
+    found, h, below = [], x, None
+    for layer, (w, b) in enumerate(zip(skeleton.weights[:-1], skeleton.biases[:-1], strict=True)):
+        z = h @ w.T + b
+        active = (z > 0).astype(float)
+        if below is not None:
+            found += [(layer, int(u), int(i)) for u, i in np.argwhere(active.T @ below < FEW)]
+        h, below = np.maximum(z, 0.0), active
+    return tuple(found)
 
 
 def _in_units_of_the_model(finding: Finding, scale: float) -> Finding:

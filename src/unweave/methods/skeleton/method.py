@@ -10,6 +10,7 @@ and a domain that reaches far.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import ClassVar
 
 import numpy as np
@@ -18,24 +19,27 @@ from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
-from unweave.methods.skeleton.assemble import assemble
-from unweave.methods.skeleton.far import find_skeleton
+from unweave.methods.skeleton.assemble import Assembled, assemble
+from unweave.methods.skeleton.far import Scales, find_skeleton
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
 from unweave.methods.skeleton.steady import orient_with_rest, split_rest
 from unweave.probes.growth import Growth
+from unweave.solve.design import telling_points
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
 
 LEAST_REACH = 1e8
 """Radius of a domain from which on the skeleton is looked for."""
-RADIUS = 1e6
-"""How far out windows are asked."""
 SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
-EXPLAINED = 1e8
-"""... and above so many a unit is missing."""
+EXPLAINED, EXPLAINED_SINGLE = 1e8, 4.0
+"""... and above so many a unit is missing; in single precision the accuracy itself is what a unit hides behind."""
+FEW_STEPS, MANY_STEPS = 8, 40
+"""Gauss-Newton steps on lengths and biases alone, and with weights of which nothing is known."""
+MOST_RIVALS = 6
+"""Choices of activations tried where windows leave more than one."""
 SMALL = 1000
 """Parameters up to which they are all fitted again in any case."""
 MOST_PARAMETERS = 6000
@@ -44,6 +48,9 @@ OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
 NUM_ATTEMPTS = 3
 """Skeletons tried."""
+SHARP, NUM_SHARP = 3e-6, 20
+"""Standard errors, relative to the largest parameter of a unit, that rounded answers are asked for, and questions a
+parameter up to which they are."""
 NUM_QUIET = 3
 """Units that hardly show far out, looked for one after the other."""
 
@@ -57,7 +64,8 @@ class Skeleton:
 
     def suits(self, traits: Traits) -> str | None:
         """Exact answers that grow in proportion, and a domain in which windows lie apart."""
-        fits = traits.growth is Growth.LINEAR and traits.exact and traits.reach >= LEAST_REACH
+        exact = traits.exact or traits.single
+        fits = traits.growth is Growth.LINEAR and exact and traits.reach >= LEAST_REACH
         return f"{traits.growth} and are exact" if fits and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
@@ -68,7 +76,7 @@ class Skeleton:
                 break
             found = self._attempt(meter, problem, attempt)
             finding = found if finding.network is None or found.network is not None else finding
-            if finding.conclusive or finding.details.get("level", np.inf) <= EXPLAINED:
+            if finding.conclusive or finding.details.get("level", np.inf) <= _explained(problem):
                 break
         return finding
 
@@ -76,50 +84,124 @@ class Skeleton:
         far = find_skeleton(meter, problem, attempt)
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
-        if far.undetermined and attempt == 0:  # a unit that is rarely on, or rarely off
+        entries = far.details.get(
+            "open_entries", ()
+        )  # single weights that never show far out show nearer, ...
+        nearer = problem.precision.kind == "float32"  # ... and those that rough answers leave open
+        if far.undetermined and attempt == 0 and not nearer:  # a unit that is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
-        skeleton, rest, rng = far.network, None, problem.rng("windows")
+        skeleton, rest = far.network, None
         if far.details.get("always_on"):
             skeleton, rest = split_rest(skeleton, far.details["always_on"])
-        with meter.stage("windows"):
-            found = assemble(meter, skeleton, problem, RADIUS, rng)
-        if found.network is None:
+        found, network, level = self._read(meter, problem, skeleton, rest, attempt, entries)
+        if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        network = found.network
-        if rest is not None:
-            lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
-            oriented = orient_with_rest(
-                meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
-            )
-            network = network if oriented is None else oriented
-        network, level = self._settle(meter, problem, network, attempt, rng)
-        missing = "" if level <= EXPLAINED else "a unit that hardly shows far out is missing;"
+        missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
         return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
 
+    def _read(
+        self,
+        meter: Meter,
+        problem: Problem,
+        skeleton: Network,
+        rest: np.ndarray | None,
+        attempt: int,
+        entries: tuple[tuple[int, int, int], ...],
+    ) -> tuple[Assembled, Network | None, float]:
+        """Windows, then what they leave open; the next activations that explain them where the first do not settle."""
+        found, best, level, chosen = None, None, np.inf, [None]
+        for number in range(MOST_RIVALS):
+            if number >= len(chosen):
+                break
+            rng = problem.rng("windows")
+            with meter.stage("windows"):
+                read = assemble(
+                    meter, skeleton, problem, Scales.of(problem.precision).profile, rng, chosen[number]
+                )
+            if found is None:
+                found, chosen = read, [None, *list(product(*read.rivals))[1:]]
+            network = read.network
+            if network is None:
+                continue
+            if rest is not None:
+                lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
+                oriented = orient_with_rest(
+                    meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
+                )
+                network = network if oriented is None else oriented
+            network, reached = self._settle(meter, problem, network, attempt, rng, entries)
+            if best is None or reached < level:
+                best, level = network, reached
+            if level <= _explained(problem):
+                break
+        assert found is not None
+        return found, best, level
+
     def _settle(
-        self, meter: Meter, problem: Problem, network: Network, attempt: int, rng: np.random.Generator
+        self,
+        meter: Meter,
+        problem: Problem,
+        network: Network,
+        attempt: int,
+        rng: np.random.Generator,
+        entries: tuple[tuple[int, int, int], ...] = (),
     ) -> tuple[Network, float]:
         """Lengths and biases first; every parameter, and units not seen so far, where that does not explain all."""
-        precision = problem.precision
+        precision, explained = problem.precision, _explained(problem)
+        single = precision.kind == "float32"
         with meter.stage("settle"):
             near = near_points(40, meter.input_size, rng)
-            x = np.concatenate([window_points(network, 5, (3.0, 3e3), rng), near])
+            x = np.concatenate([window_points(network, 5, Scales.of(precision).settle, rng), near])
             y = meter.ask(x)
+        accuracy = answer_accuracy(network, x, precision.noise, precision.unit)
         for number in range(NUM_QUIET + 1):
-            settled = settle(network, x, y, precision.noise, precision.unit)
+            steps = MANY_STEPS if entries else FEW_STEPS
+            settled = settle(network, x, y, precision.noise, precision.unit, max_steps=steps, free=entries)
             network, level = settled.network, settled.level
-            rough = level > EXPLAINED
+            rough = level > explained
             enough = SETTLED if network.num_parameters > SMALL else 0.0
-            if level > enough and network.num_parameters <= MOST_PARAMETERS and (attempt or not rough):
+            if (
+                level > enough
+                and network.num_parameters <= MOST_PARAMETERS
+                and (attempt or single or entries or not rough)
+            ):
                 network = self._polish(meter, network, x, y, problem, rng, rough)
-                level = misfit_level(network, x, y, precision.noise, precision.unit)
-            if level <= EXPLAINED or number == NUM_QUIET or attempt == 0:
+                level = misfit_level(network, x, y, accuracy)
+                if entries and SETTLED < level <= explained:  # from nothing known of a weight it takes longer
+                    network = self._polish(meter, network, x, y, problem, rng, True)
+                    level = misfit_level(network, x, y, accuracy)
+            if level <= explained and single:
+                network = self._sharpen(meter, network, x, y, problem, rng, level)
+            if level <= explained or number == NUM_QUIET or attempt == 0:
                 break
             grown = add_quiet_unit(meter, network, rng)
             if grown is None:
                 break
             network = grown
         return network, level
+
+    def _sharpen(
+        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, level: float
+    ) -> Network:
+        """Points near and in windows that bring the standard errors of rounded answers down, and the fit to them."""
+        noise, unit = problem.precision.noise, problem.precision.unit
+
+        def accuracy(points: np.ndarray) -> np.ndarray:
+            return max(level, 0.5) * answer_accuracy(network, points, noise, unit)
+
+        def draw(count: int) -> np.ndarray:
+            windows = window_points(network, count // (2 * sum(network.hidden)) + 1, (1.0, 30.0), rng)
+            return np.concatenate([near_points(max(count - len(windows), 1), meter.input_size, rng), windows])
+
+        most = NUM_SHARP * network.num_parameters // meter.output_size
+        more = telling_points(network, x, draw, noise=accuracy, goal=SHARP, most=most)
+        if not len(more):
+            return network
+        with meter.stage("settle"):
+            answers = meter.ask(more)
+        return self._polish(
+            meter, network, np.concatenate([x, more]), np.concatenate([y, answers]), problem, rng, False
+        )
 
     def _polish(
         self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool
@@ -147,6 +229,11 @@ class Skeleton:
             if fit.rms <= SETTLED:
                 break
         return network
+
+
+def _explained(problem: Problem) -> float:
+    """The misfit, in accuracies of the answers, up to which no unit is missing."""
+    return EXPLAINED_SINGLE if problem.precision.kind == "float32" else EXPLAINED
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Lengths of rows and biases from a few answers, with the directions of all rows as the skeleton has them.
 
-Two unknowns a unit (its row's length, made good in the layer above, and its bias) and the output biases: a small
-problem however large the network is. Answers are asked in the units' windows, near and far, and weighted by their
-accuracy; a root mean square of about one at the end says that nothing is missing.
+Two unknowns a unit (its row's length, made good in the layer above, and its bias), the output biases, and single
+weights that never show far out: a small problem however large the network is. Answers are asked in the units' windows,
+near and far, and weighted by their accuracy; a root mean square of about one at the end says that nothing is missing.
 """
 
 from __future__ import annotations
@@ -25,22 +25,29 @@ class Settled:
 
 
 def settle(
-    network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float, *, max_steps: int = 8
+    network: Network,
+    x: np.ndarray,
+    y: np.ndarray,
+    noise: float,
+    unit: float,
+    *,
+    max_steps: int = 8,
+    free: tuple[tuple[int, int, int], ...] = (),
 ) -> Settled:
-    """Gauss-Newton on lengths and biases; each step is kept only if the residual falls."""
+    """Gauss-Newton on lengths, biases and ``free`` weights (layer, unit, feature); no step raises the residual."""
     accuracy = answer_accuracy(network, x, noise, unit)
-    level = _level(network, x, y, accuracy)
+    level = misfit_level(network, x, y, accuracy)
     damping = 0.0
     for _ in range(max_steps):
         residual = ((network(x) - y) / accuracy).ravel()
-        jacobian = _jacobian(network, x) / accuracy[:, :, None]
+        jacobian = _jacobian(network, x, free) / accuracy[:, :, None]
         jacobian = jacobian.reshape(len(residual), -1)
         lengths = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
         damped = np.vstack([jacobian / lengths, damping * np.eye(len(lengths))])
         right = np.concatenate([residual, np.zeros(len(lengths))])
         move = -np.linalg.lstsq(damped, right, rcond=1e-13)[0] / lengths
-        trial = _moved(network, move)
-        after = _level(trial, x, y, accuracy)
+        trial = _moved(network, move, free)
+        after = misfit_level(trial, x, y, accuracy)
         if after < level:
             done = after > 0.5 * level
             network, level, damping = trial, after, damping / 10
@@ -53,19 +60,18 @@ def settle(
     return Settled(network, level)
 
 
-def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, noise: float, unit: float) -> float:
+def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> float:
     """Root mean square misfit in accuracies of the answers."""
-    return _level(network, x, y, answer_accuracy(network, x, noise, unit))
-
-
-def _level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         level = float(np.sqrt(np.mean(((network(x) - y) / accuracy) ** 2)))
     return level if np.isfinite(level) else float("inf")
 
 
-def _jacobian(network: Network, x: np.ndarray) -> np.ndarray:
-    """Derivatives (n, outputs, unknowns) by the log length and the bias of each hidden unit, and the output biases."""
+def _jacobian(network: Network, x: np.ndarray, free: tuple[tuple[int, int, int], ...]) -> np.ndarray:
+    """Derivatives (n, outputs, unknowns): log length and bias of each hidden unit, output biases, free weights.
+
+    Of the free ones layers count from 0.
+    """
     arguments, values, h = [], [], x
     for w, b, name in zip(network.weights, network.biases, network.activations, strict=True):
         arguments.append(h @ w.T + b)
@@ -73,17 +79,24 @@ def _jacobian(network: Network, x: np.ndarray) -> np.ndarray:
         values.append(h)
     num, k = values[-1].shape
     back = np.broadcast_to(np.eye(k), (num, k, k))
-    columns = [back]
+    columns, backs = [back], {}
     for layer in range(network.num_layers - 2, -1, -1):
         flow = back @ network.weights[layer + 1]
         back = flow * act.get(network.activations[layer]).first(arguments[layer], np)[:, None, :]
         columns.append(back)
+        backs[layer] = back
         columns.append(back * arguments[layer][:, None, :] - flow * values[layer][:, None, :])
-    return np.concatenate(columns[::-1], axis=2)
+    single = [
+        (backs[layer][:, :, unit] * (values[layer - 1] if layer else x)[:, None, feature])[:, :, None]
+        for layer, unit, feature in free
+    ]
+    return np.concatenate([*columns[::-1], *single], axis=2)
 
 
-def _moved(network: Network, move: np.ndarray) -> Network:
+def _moved(network: Network, move: np.ndarray, free: tuple[tuple[int, int, int], ...]) -> Network:
     weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
+    for (layer, unit, feature), change in zip(free, move[len(move) - len(free) :], strict=True):
+        weights[layer][unit, feature] += change
     start = 0
     for layer in range(network.num_layers - 1):
         count = len(weights[layer])
@@ -92,7 +105,7 @@ def _moved(network: Network, move: np.ndarray) -> Network:
         weights[layer] *= factors[:, None]
         weights[layer + 1] /= factors
         start += 2 * count
-    biases[-1] = biases[-1] + move[start:]
+    biases[-1] = biases[-1] + move[start : start + len(biases[-1])]
     return Network(weights, biases, network.activations)
 
 

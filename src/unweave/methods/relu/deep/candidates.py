@@ -28,6 +28,8 @@ class Candidate:
     """Rows of the view."""
     hits: int = 0
     predicted: int = 0
+    shown: bool = False
+    """Whether corners of the layers below have shown it: growing it again from kinks would bring less."""
 
     @property
     def whole(self) -> bool:
@@ -100,9 +102,9 @@ def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int 
     return attach(view, Candidate(row, seen, np.array(sorted({seed} | taken))), free)
 
 
-def settle(view: LayerView, basis: np.ndarray, free: np.ndarray) -> Candidate | None:
+def settle(view: LayerView, basis: np.ndarray, seen: np.ndarray, free: np.ndarray) -> Candidate | None:
     """The row among combinations of the columns of ``basis`` that the kink which fits best leaves."""
-    fit = _best_fit(view, basis, np.ones(len(basis), dtype=bool), free, set())
+    fit = _best_fit(view, basis, seen, free & ~np.any(view.active & ~seen[:-1], axis=1), set())
     if fit is None:
         return None
     row, seen, taken = fit

@@ -33,8 +33,14 @@ class Corner:
     """Largest error to expect of each of the slopes."""
 
     @property
+    def moving(self) -> np.ndarray:
+        """Which features change around it at all."""
+        return np.max(np.abs(self.basis), axis=1) > 1e-12
+
+    @property
     def whole(self) -> bool:
-        return self.basis.shape[0] == self.basis.shape[1]
+        """Whether the derivative by every feature that moves is known."""
+        return int(self.moving.sum()) == self.basis.shape[1]
 
     @property
     def derivative(self) -> np.ndarray:
@@ -49,11 +55,24 @@ class Corners:
     pool: Pool
     known: Known
     asked: list[Corner] = field(default_factory=list)
+    failed: dict = field(default_factory=dict)
+    """How often entries of units of the next layer were asked for in vain."""
 
-    def add(self, num: int, rows: np.ndarray, near: np.ndarray | None = None, least: int = 1) -> int:
-        """Ask up to ``num`` more that keep off the zero sets of ``rows`` and have ``least`` directions."""
-        x, rank, room = find_corners(self.known, rows, self.pool, near=near)
-        enough = np.flatnonzero(rank >= least)
+    def add(
+        self,
+        num: int,
+        rows: np.ndarray,
+        near: np.ndarray | None = None,
+        *,
+        least: int = 1,
+        whole: bool = False,
+    ) -> int:
+        """Ask up to ``num`` more that keep off the zero sets of ``rows`` and have ``least`` directions.
+
+        ``whole``: only such at which the derivative by every feature that moves will be known.
+        """
+        x, rank, room, free = find_corners(self.known, rows, self.pool, near=near)
+        enough = np.flatnonzero((rank >= least) & (free | (not whole)))
         count = 0
         for i in enough[np.argsort(self._again(x[enough], rows), kind="stable")][: 3 * num]:
             if count == num:
@@ -103,3 +122,15 @@ class Corners:
                 return None
             return Corner(x, h[0], vt[:rank].T, slopes, errors)
         return None
+
+
+def common_frame(corners: list[Corner], need: int | None = None) -> tuple[np.ndarray, list[Corner]]:
+    """Features whose derivatives many corners know, most of them (and that of ``need``), and these corners."""
+    corners = [corner for corner in corners if corner.whole and (need is None or corner.moving[need])]
+    if not corners:
+        return np.zeros(0, dtype=bool), []
+    moving = np.array([corner.moving for corner in corners])
+    holds = np.all(moving[None] | ~moving[:, None], axis=2)
+    score = np.minimum(holds.sum(axis=1), 6) * moving.sum(axis=1)
+    best = int(np.argmax(score))
+    return moving[best], [corners[i] for i in np.flatnonzero(holds[best])]

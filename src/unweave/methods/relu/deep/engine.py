@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import (
-    border_lines,
     extreme_points,
     near_lines,
     random_lines,
@@ -27,8 +27,12 @@ from unweave.methods.relu.deep.finish import (
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.repair import add_rare_unit
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
+
+MAX_REPAIRS = 4
+"""Units that contradictions may add to inner layers, one after the other."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +43,6 @@ class Recovered:
     top: Top | None
     open_entries: tuple[tuple[int, int, int], ...] = ()
     """(layer, unit, feature) of weights that no answer shows; layers count from 1."""
-    steady: tuple[tuple[int, int], ...] = ()
-    """(layer, unit) that were never seen to switch."""
 
 
 def recover(
@@ -61,14 +63,17 @@ def recover(
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, max(num_lines - len(pool.scans), 0), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    failures, num_back, num_again = {}, {}, 0
+    failures, num_back, num_again, num_repairs = {}, {}, 0, 0
+    corners: Corners | None = None
     deadline = time.monotonic() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
         if time.monotonic() > deadline:
             break
         try:
-            found = find_layer(pool, known, say)
+            if corners is None or corners.known is not known:
+                corners = Corners(pool, known)
+            found = find_layer(corners, say)
             known = known.extended(found.rows)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
@@ -80,10 +85,17 @@ def recover(
                     break
                 continue
             known, top = _finish(pool, known, top, suspects, say)
-            best = Recovered(known, top, _flat_entries(opened, known.depth))
-            if keep is not None:
-                keep.append(best)
+            if best.top is None or top.share_wrong <= best.top.share_wrong:
+                best = Recovered(known, top, _flat_entries(opened, known.depth))
+                if keep is not None:
+                    keep.append(best)
             weak = weak_units(known, found)
+            wider = add_rare_unit(pool, known, top) if top.wrong.any() and num_repairs < MAX_REPAIRS else None
+            if wider is not None and wider.depth < known.depth:
+                say(f"*** layer {wider.depth} lacks a unit")
+                num_repairs += 1
+                known = wider
+                continue
             known = known.first(known.depth - 1)
             if not top.wrong.any():
                 # units that no kink carries: lines across their borders, and the layer again
@@ -146,7 +158,6 @@ def _finish(
         known, top = add_missing_units(pool, known, fit_top(pool, known))
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
         if top.wrong.any():
-            pool.add_lines(border_lines(domain, top.x, top.wrong, rng), known, random=False)
             break
         if known.width == before:
             break

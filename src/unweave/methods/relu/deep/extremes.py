@@ -80,9 +80,20 @@ def _climb(
     best, value = x[top].reshape(-1, d), np.take_along_axis(score, top, axis=1).ravel()
     wanted = np.repeat(signs, keep, axis=0)
     bounded = is_bounded(domain, d)
-    for _ in range(num_steps):
+    for step in range(num_steps):
         size = np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(d) + (1e-3 if not bounded else 0.0)
-        trial = best + rng.standard_normal(best.shape) * size * 0.5 * rng.uniform(size=(len(best), 1)) ** 2
+        reach = size * 0.5 * rng.uniform(size=(len(best), 1)) ** 2
+        if step % 2:
+            trial = best + reach * rng.standard_normal(best.shape)
+        else:
+            h, jac = known.jacobian(best)
+            length = np.linalg.norm(h, axis=1, keepdims=True) + 1e-9
+            along = np.einsum(
+                "nu,nud->nd", wanted - (np.sum(wanted * h, axis=1, keepdims=True) / length**2) * h, jac
+            )
+            trial = best + np.sqrt(d) * reach * along / np.maximum(
+                np.linalg.norm(along, axis=1, keepdims=True), 1e-300
+            )
         h = known.features(trial)
         now = np.sum(wanted * h, axis=1) / (np.linalg.norm(h, axis=1) + 1e-9)
         better = now > value

@@ -191,7 +191,7 @@ def drop_spare_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
             continue
         without = below.extended(rows[left], known.leaks[-1])
         fit = fit_top(pool, without)
-        if not fit.wrong.any():
+        if fit.is_output and not fit.wrong.any():
             rows, top = rows[left], fit
     return below.extended(rows, known.leaks[-1]), top
 

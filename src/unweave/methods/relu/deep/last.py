@@ -15,7 +15,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import robust_fit, some_rows, transcript
 
-FITS = 1e-8
+FITS = 1e-7
 """Miss, relative to the answers, below which an answer is explained."""
 MOST_WRONG = 0.25
 """Share of the answers that units missing from the last layer may spoil."""

@@ -42,16 +42,21 @@ class Missing(Stuck):
         self.view = view
 
 
-def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_rounds: int = 4) -> Layer:
+def find_layer(
+    corners: Corners, say: Callable[[str], None] = lambda text: None, *, max_rounds: int = 4
+) -> Layer:
+    """The next layer on top of those that the corners are of."""
+    pool, known = corners.pool, corners.known
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units: list[Candidate] = []
-    corners = Corners(pool, known)
     more = None
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
         view = LayerView(pool, known)
-        units = _gather_units(view, [unit for unit in units if unit.whole], 2 if known.depth else 1)
+        units = _gather_units(
+            view, [unit for unit in units if unit.whole or unit.shown], 2 if known.depth else 1
+        )
         if known.depth and (_is_foreign(view) or (not units and len(view.kinks) >= MANY)):
             raise Missing(known.depth, view)
         more = (
@@ -65,35 +70,49 @@ def find_layer(pool: Pool, known: Known, say: Callable[[str], None], *, max_roun
         if known.depth and _too_many_misses(units):
             raise Missing(known.depth, view)
         if attempt or not known.depth:
-            units = _complete(view, units)
+            units = _complete(view, units, corners.failed)
             say(_progress(view, units))
-        guess = None
-        for core in _cores(units):
-            last = orient_last(pool, known, *rows_of(core), view if len(core) == len(units) else None)
-            if last is not None and last.is_guess and attempt < 2:
-                guess = last  # a unit never seen to switch: look for its border first
-            elif last is not None:
-                say(
-                    f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices"
-                )
-                rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
-                layer = close_layer(pool, known, rows, seen, num_carried=last.num_found)
-                if fit_top(pool, known.extended(layer.rows)).is_output:
-                    return layer
+        layer, guess = _try_last(view, units, say, patient=attempt > 1)
+        if layer is not None and not attempt and not all(unit.whole for unit in units):
+            units = _complete(view, units, corners.failed)
+            layer, guess = _try_last(view, units, say, patient=False)
+        if layer is not None:
+            return layer
         if guess is not None:
-            more = join_lines(more, where_it_may_switch(pool, known, guess.steady))
+            more = join_lines(more, where_it_may_switch(pool, known, guess))
         found = orient(view, corners, units, say, attempt=attempt)
         if isinstance(found, Layer):
             return found
         units, sides = found
+        if not known.depth and sides is not None and not sides.spoke and not sides.failed:
+            break  # far more units than inputs: more lines would not tell their sides either
         if sides is not None:
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
 
 
-def _complete(view: LayerView, units: list[Candidate]) -> list[Candidate]:
+def _try_last(
+    view: LayerView, units: list[Candidate], say: Callable[[str], None], *, patient: bool
+) -> tuple[Layer | None, np.ndarray | None]:
+    """The layer as the last one, if the answers are affine in it; else rows a unit that never switched may have."""
+    pool, known, guess = view.pool, view.known, None
+    for core in _cores(units):
+        last = orient_last(pool, known, *rows_of(core), view if len(core) == len(units) else None)
+        if last is None:
+            continue
+        if last.is_guess and not patient:  # look for its border first
+            guess = last.steady
+            continue
+        say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
+        rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
+        layer = close_layer(pool, known, rows, seen, num_carried=last.num_found)
+        if fit_top(pool, known.extended(layer.rows)).is_output:
+            return layer, None
+    return None, guess
+
+
+def _complete(view: LayerView, units: list[Candidate], failed: dict) -> list[Candidate]:
     """The units with entries that short lines show."""
-    failed: dict = {}
     for _ in range(3):
         if all(unit.whole for unit in units) or not aim_at_entries(view, units, failed):
             break

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unweave.core import activations as act
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.evidence.kinds import Evidence
@@ -27,6 +28,9 @@ from unweave.solve.gauss_newton import polish_weighted
 EFFECT = 1e-7
 """Units whose outgoing weights are below this share of the largest have no effect and are left out."""
 
+MOST_LIFTED = 5_000
+"""Questions for every input that two layers wider than the input may cost, before what is known is returned."""
+
 
 @dataclass(frozen=True)
 class ReluDeep:
@@ -34,7 +38,7 @@ class ReluDeep:
 
     name: str = "relu-layers"
     serves: ClassVar[Serves] = Serves(
-        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=1_000_000, queries_a_size=20_000
+        Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=200_000, queries_a_size=20_000
     )
     num_lines: int = 8
     max_layers: int = 8
@@ -83,7 +87,13 @@ class ReluDeep:
         first = two.first
         wide = first is not None and len(first.planes) > meter.input_size
         if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
-            lifted = ReluLifted().recover(meter, problem)
+            try:
+                with meter.allow(self.name, MOST_LIFTED * meter.input_size):
+                    lifted = ReluLifted().recover(meter, problem)
+            except BudgetSpent as spent:
+                if first is None:
+                    raise
+                return describe_planes(inquiry, first, str(spent), problem.rng("open"))
             if lifted.network is not None:
                 return lifted
         if first is None:
@@ -103,40 +113,69 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
     names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
-    hidden = tuple(
-        f"layer {layer}, unit {u}: its weight from unit {i} below never shows"
-        for layer, u, i in found.open_entries
-    )
     if top is None:
         network = Network(known.weights, known.biases, names, upper=UNKNOWN)
+        kept = [np.arange(len(b)) for b in known.biases]
         return Finding(
             network,
             reason=f"{known.depth} hidden layers are known, what stands above them is not",
-            undetermined=(*hidden, "the scale of every row", f"everything above layer {known.depth}"),
+            undetermined=(
+                *name_entries(found, kept),
+                *name_steady(inquiry, network),
+                "the scale of every row",
+                f"everything above layer {known.depth}",
+            ),
         )
     network = Network(
         [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
     )
-    network = drop_idle_units(network)
+    network, kept = drop_idle_units(network)
     network = sharpen(inquiry, network)
-    steady = tuple(f"layer {layer}, unit {u}: it is never seen to switch" for layer, u in found.steady)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
         if top.wrong.any()
         else ""
     )
-    return Finding(network, reason=wrong, undetermined=(*hidden, *steady))
+    hidden = (*name_entries(found, kept), *name_steady(inquiry, network))
+    return Finding(network, reason=wrong, undetermined=hidden)
 
 
-def drop_idle_units(network: Network) -> Network:
-    """Without units that nothing above listens to."""
+def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
+    """Weights that no answer shows; ``kept``: the units of every layer that are in the network."""
+    place = [dict(zip(units.tolist(), range(len(units)), strict=True)) for units in kept]
+    out = []
+    for layer, u, i in found.open_entries:
+        below = place[layer - 2].get(i) if layer > 1 else i
+        if u in place[layer - 1] and below is not None:
+            unit = place[layer - 1][u]
+            out.append(f"layer {layer}, unit {unit}: its weight from unit {below} below never shows")
+    return tuple(out)
+
+
+def name_steady(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
+    """Units that are on at every point that was asked: their biases, and which of several they are, do not show."""
+    h, out = inquiry.meter.transcript()[0], []
+    layers = zip(network.weights, network.biases, network.hidden_activations, strict=False)
+    for layer, (w, b, name) in enumerate(layers, start=1):
+        z = h @ w.T + b
+        out += [
+            f"layer {layer}, unit {u}: it is never seen to switch"
+            for u in np.flatnonzero(np.all(z > 0, axis=0))
+        ]
+        h = np.maximum(z, (act.split_name(name)[1] or 0.0) * z)
+    return tuple(out)
+
+
+def drop_idle_units(network: Network) -> tuple[Network, list[np.ndarray]]:
+    """Without units that nothing above listens to, and which units of every layer are left."""
     weights, biases = list(network.weights), list(network.biases)
+    kept = [np.arange(len(b)) for b in biases[:-1]]
     for layer in range(len(weights) - 2, -1, -1):
         out = np.linalg.norm(weights[layer + 1], axis=0)
-        keep = out > EFFECT * out.max()
-        weights[layer], biases[layer] = weights[layer][keep], biases[layer][keep]
-        weights[layer + 1] = weights[layer + 1][:, keep]
-    return Network(weights, biases, network.activations)
+        kept[layer] = np.flatnonzero(out > EFFECT * out.max())
+        weights[layer], biases[layer] = weights[layer][kept[layer]], biases[layer][kept[layer]]
+        weights[layer + 1] = weights[layer + 1][:, kept[layer]]
+    return Network(weights, biases, network.activations), kept
 
 
 def sharpen(inquiry: Inquiry, network: Network) -> Network:

@@ -17,12 +17,26 @@ from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, sp
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import predict
-from unweave.methods.relu.deep.missing import always_on, find_border, show_units
+from unweave.methods.relu.deep.missing import (
+    Shown,
+    always_on,
+    fill_entries,
+    find_border,
+    show_last_units,
+    show_space,
+    show_units,
+)
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sides import Sides, vote_sides
 from unweave.methods.relu.deep.units import agree, judge
 from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines, join_lines
+
+MOST_CORNERS = 90
+FEW = 0.15
+"""Share of corners that a unit which is missing may spoil when nothing shows it."""
+NUM_NORMALS = 4
+"""Kinks of a unit that corners have shown whose normals are measured."""
 
 
 @dataclass(frozen=True)
@@ -51,20 +65,32 @@ def orient(
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
         if sides.settled and not sides.failed:
-            others = _off_sides(sides, partial) if not partial or attempt > 1 else None
-            if others is not None:
-                seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
-                rows = np.vstack([others[0], rows * sides.signs()[:, None]])
-                return close_layer(pool, known, rows, seen, num_steady=len(steady))
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
             break
-        found = _look_for_missing(view, corners, sides, rows, units) if known.depth else None
+        found = _look_for_missing(view, corners, sides, rows, units)
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(f"  from corners: {found if found is None else type(found).__name__}")
         if isinstance(found, Candidate):
+            row, seen = fill_entries(sides, rows, found.row[None], found.seen)
+            found = replace(found, row=row[0] / np.linalg.norm(row[0]), seen=seen)
             units = [unit for unit in units if unit.whole or not agree(unit, found)] + [found]
+            if not found.whole:
+                break
         elif found is not None and attempt:
-            steady.append(always_on(view, found))
+            more = always_on(view, found)
+            steady.extend(fill_entries(sides, rows, more, np.append(found.frame, True))[0])
         else:
             break
+    if attempt > 1 and sides is not None and sides.settled and len(sides.failed) <= FEW * len(sides.spoke):
+        whole = [unit for unit in units if unit.whole]
+        rows = np.vstack([rows_of(whole)[0], *steady])
+        if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
+            partial = [unit for unit in units if not unit.whole]
+            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            if layer is not None:
+                return layer
     if attempt > 1 and len(units) >= 2 and not all(unit.whole for unit in units):
         rows, seen = rows_of(units)
         told = vote_sides(corners, rows, seen)
@@ -73,6 +99,18 @@ def orient(
             rows, seen = _take_entries(rows, seen, told)
             return close_layer(pool, known, rows * told.signs()[:, None], seen)
     return units, sides
+
+
+def _settle_layer(
+    view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
+) -> Layer | None:
+    """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
+    others = _off_sides(sides, partial) if not partial or attempt > 1 else None
+    if others is None:
+        return None
+    seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
+    rows = np.vstack([others[0], rows * sides.signs()[:, None]])
+    return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
 
 
 def _told(sides: Sides, num: int) -> str:
@@ -98,24 +136,22 @@ def _off_sides(sides: Sides, units: list[Candidate]) -> tuple[np.ndarray, np.nda
 
 def _look_for_missing(
     view: LayerView, corners: Corners, sides: Sides, rows: np.ndarray, units: list[Candidate]
-) -> Candidate | np.ndarray | None:
-    """A unit that corners show, with its border; its weights alone where it was never seen to switch."""
+) -> Candidate | Shown | None:
+    """A unit that corners show, with its border; what they show alone where it was never seen to switch."""
     pool, known = view.pool, view.known
-    shown = show_units(sides, rows)
-    for num in (6, 10):
-        if (shown and (shown[0].weights is not None or shown[0].is_last)) or not sides.failed:
-            break
-        near = None if len(sides.failed) > len(sides.spoke) else np.array([c.x for c in sides.failed])
-        if not corners.add(num, rows, near, least=known.width):
-            break
-        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
-        shown = show_units(sides, rows)
+    for one in show_last_units(corners.asked, rows) or []:
+        found = _checked(view, find_border(view, one), units)
+        if found is not None:
+            return found
+    shown = _until_shown(corners, sides, rows)
     for one in shown:
         found = find_border(view, one)
         if found is None:
             lines = between(pool, one.corners, sides.spoke) if sides.spoke else None
             if one.weights is not None:
-                lows = where_it_may_switch(pool, known, one.weights[None])
+                weights = np.zeros((1, known.width))
+                weights[:, one.frame] = one.weights
+                lows = where_it_may_switch(pool, known, weights)
                 lines = lows if lines is None else join_lines(lines, lows.take(np.arange(1)))
             if lines is None:
                 continue
@@ -123,16 +159,71 @@ def _look_for_missing(
             view.update()
             view.load()
             found = find_border(view, one)
+        found = _checked(view, found, units)
         if found is not None:
-            judged = judge(view, found, np.ones(len(view.kinks), dtype=bool))
-            if judged is None:
-                line, _, hit = predict(view, found.row, found.seen)
-                if len(np.unique(line[hit])) < 2 or hit.mean() < 0.9:
-                    continue
-                judged = replace(found, hits=int(hit.sum()), predicted=len(hit))
-            if not any(unit.whole and agree(unit, judged) for unit in units):
-                return judged
-    return next((one.weights for one in shown if one.weights is not None), None)
+            return found
+    space = next((one for one in shown if one.weights is not None), None)
+    if space is None:
+        space = show_space(vote_sides(corners, rows, np.ones(rows.shape, dtype=bool)), rows)
+        found = None if space is None else _checked(view, find_border(view, space), units)
+        return space if found is None else found
+    return space
+
+
+def _checked(view: LayerView, found: Candidate | None, units: list[Candidate]) -> Candidate | None:
+    """The unit if it is new and shows where it should."""
+    if found is None:
+        return None
+    line, t, hit = predict(view, found.row, found.seen)
+    places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
+    view.pool.measure(
+        np.setdiff1d(places, view.kinks)[:NUM_NORMALS], view.known
+    )  # places alone are not sharp
+    view.load()
+    view.free = np.ones(len(view.kinks), dtype=bool)
+    judged = judge(view, found, view.free)
+    if judged is None:
+        line, _, hit = predict(view, found.row, found.seen)
+        if len(np.unique(line[hit])) < 2 or hit.mean() < 0.9:
+            return None
+        judged = replace(found, hits=int(hit.sum()), predicted=len(hit))
+    return None if any(unit.whole and agree(unit, judged) for unit in units) else judged
+
+
+def _until_shown(corners: Corners, sides: Sides, rows: np.ndarray) -> list[Shown]:
+    """What corners show besides the rows; more of them are asked until one unit is known."""
+    shown = show_units(sides, rows)
+    for num in (6, 10, 12):
+        done = shown and (shown[0].weights is not None or shown[0].is_last)
+        if done or not sides.failed or len(corners.asked) > MOST_CORNERS:
+            break
+        near = None
+        if shown:
+            near = _where_they_differ(corners, rows, shown[0])
+        elif len(sides.failed) <= len(sides.spoke):
+            near = np.array([corner.x for corner in sides.failed])
+        if not corners.add(num, rows, near, least=len(rows) + 1, whole=True):
+            break
+        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
+        shown = show_units(sides, rows)
+    return shown
+
+
+def _where_they_differ(corners: Corners, rows: np.ndarray, shown: Shown, num: int = 2000) -> np.ndarray:
+    """Points at which units whose share is open stand as they rarely do at the corners that show the unit."""
+    known, pool = corners.known, corners.pool
+    domain, d = pool.inquiry.meter.domain, known.input_size
+    x = spread_points(domain, num, d, pool.rng, 0.7)
+    z = known.features(x) @ rows[:, :-1].T + rows[:, -1]
+    there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
+    points = []
+    for unit in shown.open_units:
+        rare = x[(z[:, unit] > 0) == (np.mean(there[:, unit] > 0) < 0.5)]
+        if len(rare) < 3:
+            sign = 1.0 if np.mean(there[:, unit] > 0) > 0.5 else -1.0
+            rare = lowest_points(known, sign * rows[unit : unit + 1, :-1], 3, domain, pool.rng)
+        points.append(rare[:20])
+    return np.concatenate(points)
 
 
 def close_layer(

@@ -273,11 +273,20 @@ class Pool:
     def _differences(
         self, rows, centres, values, steps, bases, rank, directions, slopes, slope_bars, out, errors
     ):
-        """Forward differences along the basis of each cell; whether they reproduce the slope along the line."""
+        """Forward differences along the basis of each cell; whether they reproduce the slope along the line.
+
+        Where a step would leave the domain it is taken backwards; a cell without room for either is not measured.
+        """
         owner = np.repeat(rows, rank[rows])
         which = np.concatenate([np.arange(r) for r in rank[rows]]) if len(rows) else np.zeros(0, dtype=int)
         basis = bases[owner, which]
-        answers, bars = self.inquiry.ask(centres[owner] + steps[owner, None] * basis)
+        contains = self.inquiry.meter.domain.contains
+        basis = np.where(contains(centres[owner] + steps[owner, None] * basis)[:, None], basis, -basis)
+        points = centres[owner] + steps[owner, None] * basis
+        cramped = np.zeros(len(centres), dtype=bool)
+        cramped[owner[~contains(points)]] = True
+        points[cramped[owner]] = centres[owner][cramped[owner]]
+        answers, bars = self.inquiry.ask(points)
         rise = (answers - values[owner]) / steps[owner, None]
         gradient = np.zeros((len(centres), *out.shape[1:]))
         np.add.at(gradient, owner, rise[:, :, None] * basis[:, None, :])
@@ -286,7 +295,7 @@ class Pool:
         bar = np.maximum(bar, self.inquiry.bars(centres, values))
         error = 1.5 * bar / steps
         miss = np.max(np.abs(np.einsum("nkd,nd->nk", gradient, directions) - slopes), axis=1)
-        ok = miss <= SAFETY * (error + slope_bars)
+        ok = (miss <= SAFETY * (error + slope_bars)) & ~cramped
         passed = ok[rows]
         out[rows[passed]], errors[rows[passed]] = gradient[rows[passed]], error[rows[passed]]
         return passed

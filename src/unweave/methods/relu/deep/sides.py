@@ -15,7 +15,9 @@ import numpy as np
 
 from unweave.methods.relu.deep.corners import Corner, Corners
 
-MAX_SUBSETS = 20_000
+MAX_SUBSETS = 8_500
+MAX_SEARCHES = 8
+"""Corners at which the sparsest solution is looked for."""
 MAX_MISSING = 7
 
 
@@ -66,8 +68,10 @@ def _count(
     votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
     entries: dict[tuple[int, int], list[float]] = {}
     dense: list[tuple[Corner, np.ndarray]] = []
+    num_searches = 0
     for corner in corners:
-        outcome = read_pattern(corner, rows)
+        outcome = read_pattern(corner, rows, search=num_searches < MAX_SEARCHES)
+        num_searches += outcome is None or outcome[1] is None
         if outcome is None:
             continue
         on, solution = outcome
@@ -98,7 +102,9 @@ def _count(
     return Sides(votes, spoke, failed, entries)
 
 
-def read_pattern(corner: Corner, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray | None] | None:
+def read_pattern(
+    corner: Corner, rows: np.ndarray, search: bool = True
+) -> tuple[np.ndarray, np.ndarray | None] | None:
     """Which units are active at a corner (none listed: no choice explains it), with coefficients; None: not told."""
     system = corner.basis.T @ rows[:, :-1].T
     weight = corner.errors.min() / corner.errors
@@ -116,7 +122,7 @@ def read_pattern(corner: Corner, rows: np.ndarray) -> tuple[np.ndarray, np.ndarr
         size = np.linalg.norm(solution, axis=1)
         return size > max(level, 1e-6 * size.max()), solution
     missing = len(rows) - rank
-    if missing > MAX_MISSING or comb(len(rows), missing) > MAX_SUBSETS:
+    if not search or missing > MAX_MISSING or comb(len(rows), missing) > MAX_SUBSETS:
         return None
     pattern = _sparsest(solution, vt[rank:].T, level)
     return None if pattern is None else (pattern, None)

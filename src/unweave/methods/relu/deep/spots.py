@@ -18,8 +18,10 @@ RANK = 1e-5
 
 def find_corners(
     known: Known, rows: np.ndarray, pool: Pool, num_starts: int = 48, near: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points around which the features move in most directions, best first: where, in how many, and the room.
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Points around which the features move in most directions, best first.
+
+    Where, in how many directions, the room, and whether all features that move at all move independently.
 
     ``rows``: units (weights, bias) whose zero sets they keep off. ``near``: points around which to begin.
     """
@@ -42,29 +44,28 @@ def find_corners(
     s = np.linalg.svd(rise / np.maximum(eps, 1e-300)[:, None, None], compute_uv=False)
     rank = np.sum(s > RANK * np.maximum(s[:, :1], 1e-300), axis=1)
     rank[eps <= 1e-9] = 0
+    free = rank == np.sum(np.max(np.abs(rise), axis=1) > 0, axis=1)
     least = s[np.arange(len(x)), np.maximum(rank - 1, 0)]
     order = np.lexsort((-np.minimum(least, 1.0) * np.minimum(room, 1.0), -rank))
-    return x[order], rank[order], room[order]
+    return x[order], rank[order], room[order], free[order]
 
 
 def _descend_to_corners(known: Known, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Bring inactive units to zero one after the other, those already there kept at zero."""
+    """Bring inactive units to zero one after the other, those already there kept at zero; the last layer's first."""
     num, d = x.shape
     widths = [len(b) for b in known.biases]
     total = sum(widths)
     layer_of = np.repeat(np.arange(known.depth), widths)
-    chosen = np.zeros((num, total), dtype=bool)
-    alive = np.ones(num, dtype=bool)
-    jitter = rng.uniform(0.5, 1.5, size=(num, total)) * np.where(layer_of == known.depth - 1, 1.0, 1.5)
+    chosen, blocked = np.zeros((num, total), dtype=bool), np.zeros((num, total), dtype=bool)
+    jitter = rng.uniform(0.5, 1.5, size=(num, total)) * np.where(layer_of == known.depth - 1, 1.0, 3.0)
     limit = 30 * (1 + np.linalg.norm(x, axis=1))
-    for _ in range(d):
+    for _ in range(d + 4):
         z, g = _stacked(known, x)
         size = np.linalg.norm(g, axis=2)
-        apart = np.where(
-            (z < -1e-9) & (size > 1e-6) & ~chosen, np.abs(z) / np.maximum(size, 1e-300) * jitter, np.inf
-        )
+        off = (z < -1e-9) & (size > 1e-6) & ~chosen & ~blocked & (chosen.sum(axis=1) < d)[:, None]
+        apart = np.where(off, np.abs(z) / np.maximum(size, 1e-300) * jitter, np.inf)
         pick = np.argmin(apart, axis=1)
-        can = alive & np.isfinite(apart[np.arange(num), pick])
+        can = np.isfinite(apart[np.arange(num), pick])
         if not can.any():
             break
         trial = chosen.copy()
@@ -73,7 +74,7 @@ def _descend_to_corners(known: Known, x: np.ndarray, rng: np.random.Generator) -
         ok &= can & (np.linalg.norm(there, axis=1) < limit)
         x = np.where(ok[:, None], there, x)
         chosen[ok] = trial[ok]
-        alive &= ok
+        blocked[np.flatnonzero(can & ~ok), pick[can & ~ok]] = True
     return x
 
 

@@ -15,8 +15,10 @@ from unweave.methods.relu.deep.pool import Pool
 MAX_ROWS = 6000
 MOST_WRONG = 0.15
 """Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
-LAST = 1e-9
+LAST = 1e-7
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
+WRONG = 30
+"""Answers that miss by more than this many medians, and more than the limit above, contradict."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,9 @@ def fit_top(pool: Pool, known: Known, num_steps: int = 12) -> Top:
     rows = some_rows(len(x))
     solution = robust_fit(features[rows] * weight[rows, None], y[rows] * weight[rows, None], size, num_steps)
     miss = np.max(np.abs((features @ solution - y) * weight[:, None]), axis=1)
-    return Top(solution, float(np.median(miss)) / size, miss > 1e-7 * size, x)
+    middle = float(np.median(miss)) / size
+    allowed = max(LAST, WRONG * min(middle, LAST))
+    return Top(solution, middle, miss > allowed * size, x)
 
 
 def robust_fit(a: np.ndarray, y: np.ndarray, size: float, num_steps: int = 12) -> np.ndarray:

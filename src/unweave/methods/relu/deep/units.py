@@ -161,12 +161,12 @@ def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tr
     """Ask short lines for entries that are not seen; how many lines were asked."""
     pool, known = view.pool, view.known
     lines = None
-    for number, unit in enumerate(units):
+    for unit in units:
         if unit.whole:
             continue
         starts = view.x[supporters(view, unit.row, unit.seen)]
         for feature in np.flatnonzero(~unit.seen[:-1]):
-            key = (number, int(feature))
+            key = (int(feature), *np.round(np.abs(unit.row / np.max(np.abs(unit.row))), 4).tolist())
             if failed.get(key, 0) >= max_tries:
                 continue
             failed[key] = failed.get(key, 0) + 1

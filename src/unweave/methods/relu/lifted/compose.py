@@ -17,6 +17,9 @@ from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.traces import Traces
 
+EPS = float(np.finfo(float).eps)
+
+
 def compose(
     planes: Planes,
     traces: Traces,
@@ -34,14 +37,18 @@ def compose(
     z = x @ gamma[:, :d].T + gamma[:, d] + np.abs(heights) @ beta.T
     bent = np.maximum(sides * heights, 0.0)
     target = y - np.maximum(z, 0.0) @ traces.output
-    design = np.hstack([bent, x, np.ones((len(x), 1))])
+    design = np.hstack([bent, x, np.ones((len(x), 1)), np.maximum(z, 0.0)])
+    # the sizes of jumps fix the outputs to fewer digits than all answers together
     solution = robust_solve(design, target, 1 / bars, num_passes=6)
-    e, tilt, constant = solution[: len(planes)], solution[len(planes) : -1], solution[-1]
+    e, tilt, constant, more = np.split(solution, [len(planes), len(planes) + d, len(planes) + d + 1])
+    outputs, constant = traces.output + more, constant[0]
     # |u| = 2 relu(s u) - s u
     rest = gamma[:, :d] - (beta * sides) @ planes.normals
     offsets = gamma[:, d] - (beta * sides) @ planes.offsets
     reach = np.std(x, axis=0) + 1e-300
-    scale = np.concatenate([1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)])
+    scale = np.concatenate(
+        [1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)]
+    )
     linear = np.concatenate([rest, tilt.T]) * reach * scale[:, None]
     rows, shares = low_rank(linear, 1e-9)
     rows, shares = rows / reach, shares / scale[:, None]
@@ -57,13 +64,25 @@ def compose(
     tops, loads = low_rank((above * size[:, None]).T, 1e-9 * float(np.std(y)))
     tops = tops / size
     lift = 1.5 * np.max(np.abs(features @ tops.T), axis=0) + 1.0 if len(tops) else np.zeros(0)
-    weights3 = np.hstack([traces.output.T, loads])
+    weights3 = np.hstack([outputs.T, loads])
     network = Network(
         [weights1, np.vstack([weights2, tops]), weights3],
         [biases1, np.append(biases2, lift), constant - loads @ lift],
         ["relu", "relu", "identity"],
     )
     return Assembly(network, 0.0, (len(rows), len(tops)), (True, True))
+
+
+def evaluation_error(network: Network, x: np.ndarray) -> np.ndarray:
+    """Rounding (n,) of the sums of a relu network itself: four last digits of all that is added up."""
+    h, size = x, np.abs(x)
+    for number, (w, b) in enumerate(zip(network.weights, network.biases, strict=True)):
+        h = h @ w.T + b
+        size = size @ np.abs(w).T + np.abs(b)
+        if number < network.num_layers - 1:
+            size = size * (h > 0)
+            h = np.maximum(h, 0.0)
+    return 4 * EPS * np.max(size, axis=1)
 
 
 def keep_signs(traces: Traces, faces: Faces) -> tuple[np.ndarray, np.ndarray]:

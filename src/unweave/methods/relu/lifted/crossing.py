@@ -1,8 +1,8 @@
 """What a second-layer unit's weight is, from nine questions where its zero set meets a plane of the first layer.
 
 Across the plane the gradient of the answers jumps by ``e`` where the unit is off and by ``e + output * b`` where it is
-on, whatever else is added up there. So b is a difference of two second differences, on both sides of the zero set. Three
-more questions see whether the answers bend where the zero set must lie beyond the plane, by as much as they must.
+on, whatever else is added up there. So b is a difference of two second differences, on both sides of the zero set.
+Three more questions see whether the answers bend where the zero set must lie beyond the plane, and as they must.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ ROUGH = 0.05
 """A weight whose error is larger than this share of the facet is not read."""
 
 
-def measure_crossings(inquiry: Inquiry, traces: Traces, meetings: Meetings, *, max_tries: int = 4) -> np.ndarray:
+def measure_crossings(
+    inquiry: Inquiry, traces: Traces, meetings: Meetings, *, max_tries: int = 4
+) -> np.ndarray:
     """Cross the planes at these meetings; which of them were crossed. ``traces`` learns their weights."""
     done = np.zeros(len(meetings), dtype=bool)
     room, thin = meetings.room.copy(), np.ones(len(meetings))
@@ -41,7 +43,7 @@ def measure_crossings(inquiry: Inquiry, traces: Traces, meetings: Meetings, *, m
 
 def _try(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
     """One attempt: which are good, the weights, their errors, and by how much steps across the plane are too long."""
-    n, d = m.x.shape
+    n = len(m)
     rows = np.arange(n)
     normal = traces.planes.normals[m.plane]
     side = m.signs[rows, m.plane]
@@ -101,5 +103,7 @@ def _try(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: 
         slack = 4 * bars3.reshape(3, len(go)).max(axis=0) + (error * reach + blur)[go]
         good[go] = miss <= DEVIATIONS * slack + 1e-9 * (length * width)[go]
         good[go] &= (length * width)[go] > 3 * DEVIATIONS * slack
-    thinner = np.where(deep, 1.0, np.clip(0.3 * apart * steep / np.maximum(np.abs(b) * step, 1e-300), 0.01, 0.5))
+    thinner = np.where(
+        deep, 1.0, np.clip(0.3 * apart * steep / np.maximum(np.abs(b) * step, 1e-300), 0.01, 0.5)
+    )
     return good, b, error, thinner

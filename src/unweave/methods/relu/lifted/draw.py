@@ -10,6 +10,9 @@ from unweave.probes.lines import Lines, draw_lines, line_through
 NEAR = 14.0
 """How far a line through an unbounded domain is followed, in units of its own scale."""
 
+INSIDE = 1e-3
+"""How far from the end of a box, relative to its length, lines along its edges run."""
+
 
 def fair_lines(
     domain: Domain, num_lines: int, d: int, rng: np.random.Generator, gradients: np.ndarray | None = None
@@ -53,6 +56,42 @@ def lines_through(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Line
     keep = apart > 1e-9 * (1 + np.linalg.norm(starts, axis=1))
     lines = line_through(domain, starts[keep], goals[keep])
     return shorten(lines) if np.isinf(domain.reach(starts.shape[1])) else lines
+
+
+def box_faces(low: np.ndarray, high: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Points on faces of a box of all dimensions: each coordinate at an end, more often than not, or anywhere."""
+    d = len(low)
+    ends = rng.integers(2, size=(count, d)).astype(float)
+    free = rng.uniform(size=(count, d)) < rng.choice([0.1, 0.3, 0.6], size=(count, 1))
+    return low + (high - low) * np.where(free, rng.uniform(size=(count, d)), ends)
+
+
+def edge_lines(
+    domain: Domain, low: np.ndarray, high: np.ndarray, most: int, rng: np.random.Generator
+) -> Lines:
+    """Lines along edges of a box, a little inside: all of them, or so many."""
+    d = len(low)
+    if d * 2 ** (d - 1) <= most:
+        bits = np.array(np.meshgrid(*[[0.0, 1.0]] * d)).reshape(d, -1).T
+        pairs = [(bit, axis) for axis in range(d) for bit in bits if bit[axis] == 0]
+        starts, axes = np.array([bit for bit, _ in pairs]), np.array([axis for _, axis in pairs])
+    else:
+        starts, axes = rng.integers(2, size=(most, d)).astype(float), rng.integers(d, size=most)
+    rows = np.arange(len(axes))
+    starts = np.clip(starts, INSIDE, 1 - INSIDE)
+    goals = starts.copy()
+    starts[rows, axes], goals[rows, axes] = INSIDE, 1 - INSIDE
+    return lines_through(domain, low + (high - low) * starts, low + (high - low) * goals)
+
+
+def spread_out(x: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Rows of ``x`` that lie far apart, at most ``count``: a random one, then always the farthest from those taken."""
+    chosen = [int(rng.integers(len(x)))]
+    apart = np.linalg.norm(x - x[chosen[0]], axis=1)
+    while len(chosen) < min(count, len(x)):
+        chosen.append(int(np.argmax(apart * rng.uniform(0.5, 1, size=len(x)))))
+        apart = np.minimum(apart, np.linalg.norm(x - x[chosen[-1]], axis=1))
+    return np.array(chosen)
 
 
 def shorten(lines: Lines) -> Lines:

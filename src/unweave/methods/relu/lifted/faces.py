@@ -1,8 +1,8 @@
 """Where a traced unit's zero set meets planes it has not crossed, by looking at many points of every plane.
 
-On the border of what a trace knows its value is known as well. The part of a plane on that border is convex: between two
-points of it at which the unit has different signs there is a meeting. Where all points have one sign, that is the sign
-the unit keeps beyond the plane.
+On the border of what a trace knows its value is known as well. The part of a plane on that border is convex: between
+two points of it at which the unit has different signs there is a meeting. Where all points have one sign, that is the
+sign the unit keeps beyond the plane.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from unweave.methods.relu.lifted.wander import Meetings, measure_room
 
 POINTS = 160
 """Points of each plane."""
+HERD, GENERATIONS, KEPT = 24, 12, 2
+"""Points that breed for each unit and plane, how often, and how many of them are kept."""
 PAIRS = 3
 """Pairs of points with different signs that are tried for each unit and plane."""
 
@@ -50,6 +52,52 @@ class Faces:
         agree = self.signs @ (traces.sides * unknown).T
         wanted = unknown.sum(axis=1)[None, :] - unknown[:, self.plane].T
         return traces.values(self.x, heights), agree >= wanted - 0.5
+
+    def deepen(self, traces: Traces, low, high, rng: np.random.Generator) -> Faces:
+        """With points where units that keep one sign on a plane come closest to changing it.
+
+        The points of each unit and plane breed: differences of some are added to others, the better ones are kept.
+        """
+        values, known = self.look(traces)
+        units, planes, starts = [], [], []
+        for i in np.unique(self.plane):
+            rows = np.flatnonzero(self.plane == i)
+            for j in np.flatnonzero(~traces.known[:, i]):
+                own = rows[known[rows, j]]
+                z = values[own, j]
+                if len(own) >= 4 and (np.all(z > 0) or np.all(z < 0)):
+                    units.append(j)
+                    planes.append(i)
+                    starts.append(own[np.argsort(np.abs(z))[np.arange(HERD) % len(own)]])
+        if not units:
+            return self
+        unit, plane = np.repeat(units, HERD), np.repeat(planes, HERD)
+        x = self.x[np.concatenate(starts)]
+        best = np.abs(values[np.concatenate(starts), unit])
+        side = np.sign(values[np.concatenate(starts), unit])
+        base = np.repeat(np.arange(len(units)) * HERD, HERD)
+        for _ in range(GENERATIONS):
+            a, b, c = (base + rng.integers(HERD, size=len(base)) for _ in range(3))
+            share = rng.uniform(0.3, 1.2, size=(len(base), 1))
+            tried = np.where(rng.uniform(size=(len(base), 1)) < 0.5, x, x[a]) + share * (x[b] - x[c])
+            tried = _onto(traces.planes, plane, tried, low, high)
+            signs = np.where(traces.planes.heights(tried) > 0, 1.0, -1.0)
+            signs[np.arange(len(plane)), plane] = traces.sides[unit, plane]
+            strange = np.any((signs != traces.sides[unit]) & ~traces.known[unit], axis=1)
+            away = np.abs(
+                np.einsum("nd,nd->n", tried, traces.planes.normals[plane]) + traces.planes.offsets[plane]
+            )
+            far = away > 1e-9 * (1 + np.abs(traces.planes.offsets[plane]))
+            height = np.where(strange | far, np.inf, side * _value(traces, unit, tried))
+            better = height < best
+            x, best = np.where(better[:, None], tried, x), np.where(better, height, best)
+        order = np.argsort(best.reshape(-1, HERD), axis=1)[:, :KEPT]
+        rows = (order + np.arange(len(units))[:, None] * HERD).ravel()
+        signs = np.where(traces.planes.heights(x[rows]) > 0, 1.0, -1.0)
+        signs[np.arange(len(rows)), plane[rows]] = 0.0
+        return Faces(
+            np.append(self.plane, plane[rows]), np.vstack([self.x, x[rows]]), np.vstack([self.signs, signs])
+        )
 
     def meetings(self, traces: Traces, low, high, rng: np.random.Generator) -> Meetings:
         """Meetings of each unit with each plane that it has not crossed."""
@@ -100,6 +148,20 @@ def points_on(planes: Planes, plane: int, low, high, rng: np.random.Generator, c
     a, b = rng.choice(up, size=count), rng.choice(down, size=count)
     part = heights[a] / (heights[a] - heights[b])
     return points[a] + part[:, None] * (points[b] - points[a])
+
+
+def _onto(planes: Planes, plane: np.ndarray, x: np.ndarray, low, high, num_passes: int = 5) -> np.ndarray:
+    """Points moved onto their planes and into the box, as far as a few passes do."""
+    normal, offset = planes.normals[plane], planes.offsets[plane]
+    wide = (high - low) ** 2
+    for _ in range(num_passes):
+        x = np.clip(x, low, high)
+        height = np.einsum("nd,nd->n", x, normal) + offset
+        pull = normal * height[:, None]
+        free = np.where(pull > 0, x > low, x < high) * wide
+        weight = normal * free
+        x = x - (height / np.maximum(np.einsum("nd,nd->n", weight, normal), 1e-300))[:, None] * weight
+    return np.clip(x, low, high)
 
 
 def _value(traces: Traces, unit: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -27,13 +27,14 @@ class ReluLifted:
     """``method="relu-lifted"``."""
 
     name: str = "relu-lifted"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR)
-    max_rounds: int = 8
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, suspects=True, queries=400_000)
+    max_rounds: int = 12
     max_seconds: float = 150.0
 
     def suits(self, traits: Traits) -> str | None:
-        rough = not traits.exact or np.isfinite(traits.reach)
-        return traits.why_kinked() if rough and traits.candidates(self.serves) else None
+        # leaks in two layers are found by this method alone
+        mine = not traits.exact or np.isfinite(traits.reach) or traits.activation.startswith("leaky")
+        return traits.why_kinked() if mine and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Both hidden layers, or the one there is, and the output layer."""
@@ -41,7 +42,11 @@ class ReluLifted:
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
         search = search_two_layers(
-            inquiry, rng, max_rounds=self.max_rounds, max_seconds=problem.within(self.max_seconds)
+            inquiry,
+            rng,
+            max_rounds=self.max_rounds,
+            max_seconds=problem.within(self.max_seconds),
+            suspects=problem.suspects,
         )
         return describe(search)
 
@@ -55,7 +60,7 @@ def describe(search: Search) -> Finding:
             else "no network fits"
         )
         reason = (
-            f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {len(search.units)} units above): "
+            f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {search.num_units} units above): "
             f"{share}; the network may be deeper, or a larger budget or time limit may help"
         )
         return Finding(None, reason=reason)
@@ -86,6 +91,7 @@ def describe(search: Search) -> Finding:
         search.network,
         warnings=tuple(warnings),
         undetermined=tuple(undetermined),
-        details={"num_planes": len(search.planes), "num_units": len(search.units)},
-        error_bars=search.inquiry.bars,
+        details={"num_planes": len(search.planes), "num_units": search.num_units},
+        in_domain=search.is_bounded,
+        error_bars=search.error_bars,
     )

@@ -14,6 +14,10 @@ import numpy as np
 from unweave.core.domains import Box
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
+LUCK = 1e-6
+"""Chance of hits by accident below which they are none."""
+SEPARATED = 6
+"""Known planes between the kinks of a plane that show it does not bend at them."""
 SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
 """A plane must explain this share of the lines that cross it, exact answers or rough, and so many of them."""
 
@@ -44,6 +48,14 @@ class Planes:
     def take(self, rows) -> Planes:
         return Planes(self.normals[rows], self.offsets[rows], self.covariances[rows], self.shares[rows])
 
+    def join(self, other: Planes) -> Planes:
+        return Planes(
+            np.vstack([self.normals, other.normals]),
+            np.append(self.offsets, other.offsets),
+            np.concatenate([self.covariances, other.covariances]),
+            np.append(self.shares, other.shares),
+        )
+
     @staticmethod
     def none(d: int) -> Planes:
         return Planes(np.zeros((0, d)), np.zeros(0), np.zeros((0, d + 1, d + 1)), np.zeros(0))
@@ -63,7 +75,7 @@ class _Candidate:
 def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, quiet: int = 2) -> Planes:
     """Measure the unexplained kinks of line after line until ``quiet`` of them in a row show no new plane."""
     assert sightings.fair is not None
-    silent = 0
+    silent, num_old = 0, len(planes)
     for line in np.flatnonzero(sightings.fair)[:max_lines]:
         fresh = np.flatnonzero((sightings.line == line) & ~sightings.tried)
         fresh = fresh[~explained(sightings, planes)[fresh]]
@@ -75,6 +87,23 @@ def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, qu
         planes = grown
         if silent >= quiet:
             break
+    return drop_facets(sightings, planes, num_old)
+
+
+def drop_facets(sightings: Sightings, planes: Planes, num_old: int) -> Planes:
+    """Without those from ``num_old`` on whose kinks no other planes separate: they may be long facets of deeper units.
+
+    What is dropped is followed like such a unit, and comes back as a plane if nothing bends it.
+    """
+    while len(planes) > num_old:
+        between = np.full(len(planes), len(planes))
+        for i in range(num_old, len(planes)):
+            own = explained(sightings, planes.take([i]))
+            between[i] = _between(planes.take(np.arange(len(planes)) != i), sightings.x[own])
+        worst = int(np.argmin(between))
+        if between[worst] >= min(SEPARATED, max(1, len(planes) // 4)):
+            break
+        planes = planes.take(np.arange(len(planes)) != worst)
     return planes
 
 
@@ -85,11 +114,12 @@ def add_planes(sightings: Sightings, planes: Planes, kinks: np.ndarray) -> Plane
     done = explained(sightings, planes)
     bounded = not np.isinf(sightings.inquiry.meter.domain.reach(sightings.inquiry.input_size))
     for m in kinks[order]:
+        sightings.inquiry.meter.check_time()
         if done[m]:
             continue
-        one, told = _confirm(sightings, int(m))
+        one, told = _confirm(sightings, int(m), planes)
         if one is None and not told and bounded:
-            one = _probe(sightings, int(m))
+            one = _probe(sightings, int(m), planes)
         if one is None or np.mean(done[one.kinks]) > 0.4:
             continue
         share = one.hits / max(one.seen, 1)
@@ -113,24 +143,34 @@ def explained(sightings: Sightings, planes: Planes) -> np.ndarray:
     return np.any(heights <= allowed + 1e-12 * (1 + np.abs(planes.offsets)), axis=1)
 
 
-def _confirm(sightings: Sightings, m: int) -> tuple[_Candidate | None, bool]:
+def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate | None, bool]:
     """The plane behind kink ``m``, fitted to all kinks it explains on random lines, if it explains enough of them.
 
     And whether enough lines cross it to tell.
     """
     normal, offset, prior = _facet_plane(sightings, m)
-    covariance, kinks, seen, hits = prior, np.zeros(0, dtype=int), 0, 0
+    covariance, kinks, seen, hits, luck = prior, np.zeros(0, dtype=int), 0, 0, None
     for _ in range(5):
-        kinks, seen, hits = _vote(sightings, normal, offset, covariance)
+        kinks, seen, hits, chance = _vote(sightings, normal, offset, covariance)
+        luck = chance if luck is None else luck  # as the facet alone would have it
         if hits < 2:
             break
         normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
     share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
+    assert luck is not None
+    if luck ** max(hits - 1, 0) < LUCK and _between(planes, sightings.x[kinks]) >= SEPARATED:
+        return _Candidate(normal, offset, covariance, kinks, seen, hits), True
     if seen < 5 and hits >= share * seen - 1:
         return None, False
     if seen < 5 or hits < max(share * seen, LEAST):
         return None, True
     return _Candidate(normal, offset, covariance, kinks, seen, hits), True
+
+
+def _between(planes: Planes, x: np.ndarray) -> int:
+    """How many planes lie between some of the points: a facet of a deeper unit does not go on beyond the next one."""
+    sides = planes.heights(x) > 0
+    return int(np.sum(np.any(sides, axis=0) & ~np.all(sides, axis=0)))
 
 
 def _facet_plane(sightings: Sightings, m: int):
@@ -145,7 +185,7 @@ def _facet_plane(sightings: Sightings, m: int):
     return normal, float(offset), prior
 
 
-def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | None:
+def _probe(sightings: Sightings, m: int, planes: Planes, num_probes: int = 6) -> _Candidate | None:
     """The plane behind kink ``m`` if the answers bend at most of a few random places on it."""
     inquiry, rng = sightings.inquiry, sightings.rng
     normal, offset, covariance = _facet_plane(sightings, m)
@@ -154,7 +194,6 @@ def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | No
         return None
     bars = inquiry.bars(places, np.zeros((len(places), 1)))
     step = np.maximum(2 * DEVIATIONS * _spread(places, covariance), 60 * bars / sightings.size[m])
-    step = np.maximum(step, 1e-4 * np.std(places - sightings.x[m]))
     if np.any(step > 0.01 * np.linalg.norm(places - sightings.x[m], axis=1)):
         return None
     points = np.concatenate([places, places + step[:, None] * normal, places - step[:, None] * normal])
@@ -166,8 +205,9 @@ def _probe(sightings: Sightings, m: int, num_probes: int = 6) -> _Candidate | No
     up, down = (np.linalg.norm(p - along[0], axis=1) for p in along[1:])
     share = (down / np.maximum(up + down, 1e-300))[:, None]
     bend = np.max(np.abs(below + share * (above - below) - middle), axis=1)
-    hits = int(np.sum(bend > 1.5 * DEVIATIONS * np.max(np.split(bars, 3), axis=0)))
-    if hits < num_probes - 1:
+    hit = bend > 1.5 * DEVIATIONS * np.max(np.split(bars, 3), axis=0)
+    hits = int(np.sum(hit))
+    if hits < num_probes - 1 or _between(planes, places[hit]) < SEPARATED:
         return None
     return _Candidate(normal, offset, covariance, np.array([m]), num_probes, hits)
 
@@ -198,15 +238,15 @@ def _into(domain, points: np.ndarray) -> np.ndarray:
     return points * (1 - 1e-6)
 
 
-def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int]:
-    """Kinks that the plane explains on random lines; how many lines could tell, and how many do."""
+def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int, float]:
+    """Kinks that the plane explains on random lines; how many lines could tell, how many do, and by luck."""
     lines, fair = sightings.lines, sightings.fair
     assert lines is not None
     assert fair is not None
     rates = lines.directions @ normal
     t = -(lines.origins @ normal + offset) / np.where(rates == 0, 1e-300, rates)
     within = fair & (t > lines.low) & (t < lines.high)
-    kinks, seen = [], 0
+    kinks, seen, luck = [], 0, 0.0
     rows = np.flatnonzero(within)
     spread = _spread(lines.points(rows, t[rows]), covariance) / np.maximum(np.abs(rates[rows]), 1e-12)
     starts = np.searchsorted(sightings.line, np.arange(len(lines) + 1))
@@ -221,11 +261,16 @@ def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.n
             continue
         seen += 1
         if len(places):
+            luck += (
+                4
+                * (slack + DEVIATIONS * float(np.median(sightings.error[mine])))
+                / max(np.ptp(places) / len(places), 1e-300)
+            )
             nearest = int(np.argmin(np.abs(places - t[line])))
             number = starts[line] + nearest
             if abs(places[nearest] - t[line]) <= slack + DEVIATIONS * sightings.error[number]:
                 kinks.append(number)
-    return np.array(kinks, dtype=int), seen, len(kinks)
+    return np.array(kinks, dtype=int), seen, len(kinks), luck
 
 
 def _spread(x: np.ndarray, covariance: np.ndarray) -> np.ndarray:

@@ -9,6 +9,8 @@ import numpy as np
 from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import Inquiry
 
+EDGES = 80
+"""Most edges of a box along which kinks are looked for."""
 GOAL = 40.0
 """Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 
@@ -17,44 +19,63 @@ def search_two_layers(
     inquiry: Inquiry,
     rng: np.random.Generator,
     *,
-    max_rounds: int = 8,
+    max_rounds: int = 12,
     max_seconds: float = 150.0,
+    suspects: np.ndarray | None = None,
     say=lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
     search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
-    bounded = not np.isinf(inquiry.meter.domain.reach(inquiry.input_size))
-    search.draw(12 if bounded else 8)
+    if suspects is not None:
+        search.suspects = suspects
+    num_lines = 12 if search.is_bounded else 8
+    search.draw(num_lines)
+    edges = False
     for turn in range(max_rounds):
         search.find_planes()
+        if inquiry.coarse and not turn and not search.is_shallow:  # a missing plane is dear where bends drown
+            search.draw(num_lines)
+            search.find_planes()
         seen = search.sightings
         say(f"round {turn}: {len(seen.scans)} lines, {len(seen)} kinks, {len(search.planes)} planes")
         if not search.is_shallow:
-            search.find_units()
-            if search.units and turn:
-                search.walk()
-        unknown = int(np.sum(~search.known_kinks()))
-        say(f"  {len(search.units)} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
+            search.explain()
+        unknown = len(search.unknown_kinks())
+        say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
         few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
         if few:
             search.fit()
-            for _ in range(4):
-                if search.network is None or search.wrong > 0:
-                    break
-                wrong = search.ask_fresh(int(np.clip(search.network.num_parameters / 2, 300, 3000)))
-                say(f"  fresh wrong {wrong:.4f}")
-                if wrong == 0:
-                    search.information = search.inform(GOAL * inquiry.relative if inquiry.coarse else 1e-7)
-                    if search.information is not None and search.drop_flagged(search.information):
-                        search.information = search.inform(
-                            GOAL * inquiry.relative if inquiry.coarse else 1e-7
-                        )
-                    if search.wrong == 0:
-                        return search
-                search.sharpen()
+            if _settle(search, say):
+                return search
         if time.monotonic() > search.deadline:
             break
         if few:
-            search.draw_towards(8)
-        search.draw(8 if few else 16)
+            search.draw_towards(8, 24)
+            if not edges:
+                search.draw_edges(EDGES)
+                edges = True
+        if not few or search.wrong > 0.2:
+            search.draw(8 if few else 16)
     return search
+
+
+def _settle(search: Search, say) -> bool:
+    """Whether fresh points agree with the network and its parameters are known; fits again where they do not."""
+    goal = GOAL * search.inquiry.relative if search.inquiry.coarse else 1e-7
+    for _ in range(4):
+        if search.network is None or search.wrong > 0.2:
+            return False
+        fresh = search.ask_fresh(int(np.clip(search.network.num_parameters, 1500, 4000)))
+        say(f"  wrong {search.wrong:.4f}, fresh {fresh:.4f}")
+        if fresh == 0 and search.wrong == 0:
+            if search.is_composed:
+                return True
+            search.information = search.inform(goal)
+            if search.information is not None and search.drop_flagged(search.information):
+                search.information = search.inform(goal)
+            if search.wrong == 0:
+                return True
+        if search.is_composed:  # only more lines help
+            return False
+        search.sharpen()
+    return False

@@ -1,7 +1,8 @@
-"""The search for two hidden layers: lines, planes, facets, units, a network, and again where the answers disagree.
+"""The search for two hidden layers: lines, planes, units, a network, and again where the answers disagree.
 
-Kinks are looked at line after line until planes and units explain what further lines show; the network put together
-from them is fitted to every answer, and points or kinks that contradict it say where the next lines go.
+Kinks on lines give the planes of the first layer and the places where units of the second begin; these are followed
+through the domain. The network put together from them is compared with every answer, and points or kinks that
+contradict it say where the next lines go.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.core.domains import Box
 from unweave.core.network import Network
-from unweave.methods.relu.lifted.assemble import Assembly, assemble
-from unweave.methods.relu.lifted.draw import fair_lines, lines_through
-from unweave.methods.relu.lifted.groups import find_units
+from unweave.methods.relu.lifted.assemble import Assembly, assemble, orient_first
+from unweave.methods.relu.lifted.compose import compose, evaluation_error
+from unweave.methods.relu.lifted.draw import box_faces, edge_lines, fair_lines, lines_through, spread_out
+from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
@@ -23,12 +26,11 @@ from unweave.methods.relu.lifted.information import (
     measure_information,
     without_units,
 )
-from unweave.methods.relu.lifted.planes import Planes, add_planes, explained, find_planes
+from unweave.methods.relu.lifted.planes import Planes, add_planes, drop_facets, explained, find_planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.shallow import assemble_one
-from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
-from unweave.methods.relu.lifted.units import Facets, Unit
-from unweave.methods.relu.lifted.walk import walk_lines
+from unweave.methods.relu.lifted.sharpen import sharpen_planes
+from unweave.methods.relu.lifted.sightings import Sightings
 from unweave.probes.inquiry import Inquiry
 
 MOST_FACETS = 400
@@ -37,8 +39,6 @@ BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
-POOR = 1e-6
-"""Typical relative miss of an assembled network above which its sides are in doubt."""
 ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
 FLOPS = 2e10
@@ -54,23 +54,38 @@ class Search:
     deadline: float
     say: Callable[[str], None] = print
     planes: Planes = field(init=False)
-    units: list[Unit] = field(default_factory=list)
+    follower: Follower | None = None
     assembly: Assembly | None = None
     network: Network | None = None
     wrong: float = 1.0
     """Share of all answers beyond their error bars."""
     information: Information | None = None
+    suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Points (n, d) at which an earlier network was wrong."""
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
     def __post_init__(self):
         self.sightings = Sightings(self.inquiry, self.rng)
         self.planes = Planes.none(self.inquiry.input_size)
-        self._walked: set[tuple[bytes, int]] = set()
+        self.suspects = self.suspects.reshape(-1, self.inquiry.input_size)
 
     @property
     def domain(self):
         return self.inquiry.meter.domain
+
+    @property
+    def is_bounded(self) -> bool:
+        return not np.isinf(self.domain.reach(self.inquiry.input_size))
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether the network is put together to the last digit, so that no fit to answers could better it."""
+        return self.is_bounded and not self.inquiry.coarse and not self.is_shallow
+
+    @property
+    def num_units(self) -> int:
+        return 0 if self.follower is None else len(self.follower.traces)
 
     def draw(self, num_lines: int) -> None:
         s = self.sightings
@@ -78,124 +93,104 @@ class Search:
         with self.inquiry.meter.stage("lines"):
             s.add_lines(fair_lines(self.domain, num_lines, self.inquiry.input_size, self.rng, gradients))
 
+    def draw_edges(self, num_lines: int) -> None:
+        """Lines along edges of a box, where units show that are active in its corners only."""
+        if isinstance(self.domain, Box):
+            with self.inquiry.meter.stage("lines"):
+                self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
+
     def find_planes(self) -> None:
         with self.inquiry.meter.stage("first layer"):
-            before = len(self.planes)
-            self.planes = find_planes(self.sightings, self.planes)
-        if len(self.planes) != before:  # units are sums over the planes
-            self.units = []
+            self._grow(find_planes(self.sightings, self.planes))
+
+    def _grow(self, planes: Planes) -> np.ndarray:
+        """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""
+        before = len(self.planes)
+        fresh = np.arange(before, len(planes))
+        if not len(fresh):
+            return fresh
+        low, high = self.box
+        holds = np.ones(len(planes), dtype=bool)
+        for _ in range(2 if self.inquiry.coarse else 1):
+            planes, holds = sharpen_planes(self.inquiry, planes, fresh, low, high, self.rng)
+        holds[:before] = True
+        self.planes = planes.take(holds)
+        if self.follower is not None and len(self.planes) > before:
+            if self.inquiry.coarse:  # rough answers do not always show a bend that was not reckoned with
+                self.follower.restart(self.planes)
+            else:
+                self.follower.extend(self.planes)
+        return np.flatnonzero(holds[before:])
+
+    def _promote(self) -> bool:
+        """Whether traces that nothing bends are planes of the first layer; these are added."""
+        assert self.follower is not None
+        numbers, planes = self.follower.straight()
+        traces = self.follower.traces
+        holding = self._grow(self.planes.join(planes))
+        if not self.inquiry.coarse or self.follower.traces is traces:
+            self.follower.drop(numbers[holding])
+        return len(holding) > 0
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """A box in which zero sets are followed: the domain's own, or around most of the kinks."""
+        d = self.inquiry.input_size
+        if self.is_bounded:
+            points = np.concatenate(
+                [self.domain.sample(200, d, self.rng), self.domain.edge(400, d, self.rng)]
+            )
+            return points.min(axis=0), points.max(axis=0)
+        reach = float(np.quantile(np.abs(self.sightings.x), 0.9)) if len(self.sightings) else 1.0
+        return np.full(d, -reach), np.full(d, reach)
 
     def open_kinks(self) -> np.ndarray:
         """Kinks that no plane explains."""
         return np.flatnonzero(~explained(self.sightings, self.planes))
+
+    def unknown_kinks(self) -> np.ndarray:
+        """Kinks that neither planes nor units explain."""
+        kinks = self.open_kinks()
+        if self.follower is None or not len(self.follower.traces):
+            return kinks
+        self.follower.own(kinks)
+        return kinks[~self.follower.owned.any(axis=1)]
 
     @property
     def is_shallow(self) -> bool:
         """Whether planes of one layer explain every kink, but for a few that were misread."""
         return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
 
-    def find_units(self, *, quiet: int = 1) -> None:
-        """Facets at unexplained kinks, line after line, until lines hardly show anything new; then at all the rest."""
-        s, silent = self.sightings, 0
-        if not self.units:
-            self.regroup()
-        known = self.known_kinks()
-        for line in range(len(s.scans)):
-            if time.monotonic() > self.deadline or silent > quiet:
-                break
-            fresh = np.flatnonzero((s.line == line) & ~known & ~s.tried)
-            if not len(fresh):
-                continue
-            silent += len(fresh) <= 0.05 * np.sum(s.line == line)
-            if self._look_at(fresh) or line % 2 or line < 2:
-                self.regroup()
-                known = self.known_kinks()
-        self.regroup()
-        fresh = np.flatnonzero(~self.known_kinks() & ~s.tried)
-        if len(fresh):
-            self._look_at(fresh[self.rng.permutation(len(fresh))[:MOST_FACETS]])
-            self.regroup()
-
-    def _look_at(self, kinks: np.ndarray) -> bool:
-        """Measure the facets at kinks; whether planes of the first layer turn up among them."""
-        before = len(self.planes)
-        with self.inquiry.meter.stage("second layer"):
-            self.sightings.measure(kinks)
-        self.planes = add_planes(self.sightings, self.planes, kinks)
-        return len(self.planes) != before
-
-    def walk(self, max_rounds: int = 6) -> None:
-        """Follow the units across planes that lie between no two of their facets yet."""
+    def explain(self, max_rounds: int = 4) -> None:
+        """Planes and units behind the kinks that are not explained yet."""
         s = self.sightings
         for _ in range(max_rounds):
-            if time.monotonic() > self.deadline:
-                break
-            lines = walk_lines(
-                self.planes, self.units, s.x, s.facet, self.domain, self.rng, done=self._walked
-            )
-            if lines is None:
-                break
+            unknown = self.unknown_kinks()
+            fresh = unknown[~s.tried[unknown]][:MOST_FACETS]
             with self.inquiry.meter.stage("second layer"):
-                kinks = s.add_lines(lines, fair=False, num_nodes=7)
-            kinks = kinks[~self.known_kinks()[kinks]]
-            before = sum(int(u.told.sum()) for u in self.units), len(self.units)
-            self._look_at(kinks)
-            self.regroup()
-            after = sum(int(u.told.sum()) for u in self.units), len(self.units)
-            self.say(
-                f"    walk: {len(lines)} lines, {len(kinks)} kinks, weights and units {before} -> {after}"
-            )
-            if after == before:
-                break
-
-    def regroup(self) -> None:
-        numbers = self.open_kinks()
-        numbers = numbers[self.sightings.measured[numbers]]
-        self.units = find_units(Facets(self.sightings, self.planes, numbers)) if len(numbers) >= 3 else []
-
-    def known_kinks(self) -> np.ndarray:
-        """Kinks that planes or units explain."""
-        s = self.sightings
-        known = explained(s, self.planes)
-        if not len(s):
-            return known
-        heights = self.planes.heights(s.x)
-        signs = np.where(heights > 0, 1.0, -1.0)
-        extended = np.hstack([s.x, np.ones((len(s), 1))])
-        for unit in self.units:
-            beta = np.where(unit.shown, unit.beta, 0.0)
-            facet = unit.gamma + (signs * beta) @ np.hstack(
-                [self.planes.normals, self.planes.offsets[:, None]]
-            )
-            size = np.linalg.norm(facet[:, :-1], axis=1)
-            rate = np.abs(np.einsum("nd,nd->n", facet[:, :-1], s.across))
-            members = unit.members
-            spread = float(np.median(s.facet_error[members] / np.maximum(s.size[members], 1e-300)))
-            reach = 1 + np.linalg.norm(s.x, axis=1)
-            allowed = DEVIATIONS * (
-                s.error * rate + (spread + 1e-9) * size * reach / np.sqrt(len(members)) * 2
-            )
-            inside = np.all(unit.shown | (signs == unit.signs), axis=1)
-            known |= inside & (np.abs(np.einsum("ni,ni->n", facet, extended)) <= allowed)
-        return known
+                s.measure(fresh)
+                self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
+                if not len(self.planes):
+                    return
+                if self.follower is None:
+                    self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
+                self.follower.follow(self.open_kinks())
+                if self.inquiry.coarse:  # what is known better goes farther
+                    self.follower.sharpen(self.open_kinks())
+                    self.follower.failures.clear()
+                    self.follower.follow(self.open_kinks())
+                if not self._promote():
+                    break
 
     def fit(self) -> None:
         """Put the network together and fit it to the answers; ``wrong`` says how it does on all of them."""
         x, y, bars = self._answers()
-        few = self.rng.permutation(len(x))[:3000]
+        few = self.rng.permutation(len(x))[:4000]
         if self.is_shallow:
             rough = 1e4 * self.inquiry.relative
             self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], self.domain, rough=rough)
-        elif self.units:
-            self.assembly = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain)
-            if (
-                not np.isinf(self.domain.reach(x.shape[1]))
-                and self._typical(self.assembly) > POOR / self.inquiry.relative
-            ):
-                loose = assemble(self.planes, self.units, x[few], y[few], bars[few], self.domain, free=True)
-                self.say(f"  free form: {self._typical(self.assembly):.1e} -> {self._typical(loose):.1e}")
-                if self._typical(loose) < 0.1 * self._typical(self.assembly):
-                    self.assembly = loose
+        elif self.num_units:
+            self.assembly = self._put_together(x[few], y[few], bars[few])
         else:
             return
         network = self.assembly.network
@@ -204,10 +199,28 @@ class Search:
             f"  assembled {network.hidden}, affine {self.assembly.num_affine}, miss {np.median(misses):.1e}"
         )
         self.network, self.wrong = network, float(np.mean(misses > BEYOND))
-        self.sharpen()
+        if not self.is_composed:
+            self.sharpen()
 
-    def _typical(self, assembly: Assembly) -> float:
-        return float(np.median(self._misses(assembly.network, *self._answers())))
+    def _put_together(self, x, y, bars) -> Assembly:
+        """By the sides that the planes' sums tell, or, in a bounded domain, with what is affine there left as it is."""
+        assert self.follower is not None
+        with self.inquiry.meter.stage("second layer"):
+            for _ in range(2):
+                self.follower.sharpen(self.open_kinks())
+        units = self.follower.units()
+        plain = assemble(self.planes, units, x, y, bars, self.domain)
+        if not self.is_bounded:
+            return plain
+        ratios, *_ = orient_first(self.planes, units)
+        sides = np.where(ratios < 0, -1.0, 1.0)
+        free = compose(self.planes, self.follower.traces, sides, x, y, bars, self.domain, self.follower.faces)
+        misses = [self._misses(a.network, x, y, bars) for a in (plain, free)]
+        wrong = [
+            (float(np.mean(m > BEYOND)), float(np.median(m)) > BEYOND, float(np.median(m))) for m in misses
+        ]
+        self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
+        return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
 
     def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
@@ -263,7 +276,13 @@ class Search:
 
     @staticmethod
     def _misses(network: Network, x, y, bars) -> np.ndarray:
-        return np.max(np.abs(network(x) - y), axis=1) / bars
+        """Deviations in error bars, the rounding of the network's own sums among them."""
+        return np.max(np.abs(network(x) - y), axis=1) / (bars + evaluation_error(network, x))
+
+    def error_bars(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Of answers against the network found."""
+        assert self.network is not None
+        return self.inquiry.bars(x, y) + evaluation_error(self.network, x)
 
     def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network."""
@@ -275,13 +294,19 @@ class Search:
         return float(np.mean(self._misses(self.network, x, y, self.inquiry.bars(x, y)) > BEYOND))
 
     def candidates(self, num_points: int) -> np.ndarray:
-        """Points from all over the domain, its edge, and at several scales where it has no end."""
+        """Points from all over the domain, its edge and corners, and at several scales where it has no end."""
         d, third = self.inquiry.input_size, num_points // 3
         x = [self.domain.sample(num_points - third, d, self.rng), self.domain.edge(third, d, self.rng)]
-        if np.isinf(self.domain.reach(d)):
+        if not self.is_bounded:
             spread = np.exp(self.rng.uniform(-1, 4, (third, 1)))
             x.append(spread * self.rng.standard_normal((third, d)))
-        return np.concatenate(x)
+        else:
+            low, high = self.box
+            x.append(self.domain.nearest(box_faces(low, high, 2 * third, self.rng)))
+            if d <= 8:
+                bits = np.array(np.meshgrid(*[[0.0, 1.0]] * d)).reshape(d, -1).T
+                x.append(self.domain.nearest(low + (high - low) * bits))
+        return np.concatenate([*x, self.suspects])
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
         """Ask where the parameters that are still open show most, and fit again."""
@@ -336,25 +361,31 @@ class Search:
             self.say(f"  of {len(flagged)} flagged units: {self.network.hidden} are left")
         return dropped
 
-    def draw_towards(self, num_lines: int) -> None:
-        """Lines through answers and kinks that the network does not explain."""
+    def draw_towards(self, least: int, most: int) -> None:
+        """Lines through answers and kinks that the network does not explain, half of them to right answers near by."""
         s, d = self.sightings, self.inquiry.input_size
-        points = [s.x[~self.known_kinks()]]
+        points, right = [s.x[self.unknown_kinks()]], np.zeros((0, d))
         if self.network is not None and self.wrong < 0.5:
             x, y, bars = self._answers()
-            points.append(x[self._misses(self.network, x, y, bars) > BEYOND])
+            misses = self._misses(self.network, x, y, bars)
+            points.append(x[misses > BEYOND])
+            right = x[misses <= BEYOND]
         where = np.concatenate(points)
         if len(where):
             typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
             where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
+        num_lines = int(np.clip(len(where) // 2, least, most))
         if not len(where):
             return self.draw(num_lines)
-        starts = where[self.rng.integers(len(where), size=num_lines)]
-        near = (
-            s.x[self.rng.integers(len(s), size=num_lines)]
-            if len(s)
-            else self.domain.sample(num_lines, d, self.rng)
-        )
+        starts = where[spread_out(where / (np.std(where, axis=0) + 1e-300), num_lines, self.rng)]
+        num_lines = len(starts)
+        goals = self.domain.sample(num_lines, d, self.rng)
+        for row in range(0, num_lines, 2):
+            if len(right) > 40:
+                near = np.argsort(np.linalg.norm(right - starts[row], axis=1))[:40]
+                goals[row] = right[self.rng.choice(near)]
+                # never along a plane that both lie on
+                goals[row] += 0.1 * np.linalg.norm(goals[row] - starts[row]) * self.rng.standard_normal(d)
         with self.inquiry.meter.stage("lines"):
-            s.add_lines(lines_through(self.domain, starts, near), fair=False)
+            s.add_lines(lines_through(self.domain, starts, goals), fair=False)
         return None

@@ -1,8 +1,8 @@
 """Planes of the first layer to the accuracy of the answers, from places of each that lie far apart.
 
 Across a plane, where nothing else bends near by, two questions on either side give two straight lines and their
-meeting point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the domain, fix it better than the facets of
-the small cells in which it was first seen.
+meeting point, and a fifth whether they do meet there. As many such places as the plane has unknowns, spread over the
+domain, fix it better than the facets of the small cells in which it was first seen.
 """
 
 from __future__ import annotations
@@ -14,23 +14,35 @@ from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.sightings import DEVIATIONS
 from unweave.probes.inquiry import Inquiry
 
+HOLDING = 0.6
+"""Share of the places with a bend at which a plane must bend itself."""
+LEAST, STRICT = 2, 0.9
+"""Such places that a new plane must have; one without any votes (``shares`` 0) bends nearly everywhere."""
 PLACES = 60
 """Places on a plane among which the roomiest are asked at."""
 
 
 def sharpen_planes(
-    inquiry: Inquiry, planes: Planes, low: np.ndarray, high: np.ndarray, rng: np.random.Generator
-) -> Planes:
-    """The planes fitted again to d + 3 places each, two passes at most."""
+    inquiry: Inquiry,
+    planes: Planes,
+    numbers: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[Planes, np.ndarray]:
+    """The planes, the numbered ones fitted again to d + 3 places each, and which of all hold there.
+
+    A facet of a deeper unit that looks like a plane bends somewhat, and then the answers do beside the plane.
+    """
     n, d = planes.normals.shape
     which, x = [], []
-    for i in range(n):
+    for i in numbers:
         places = spread_places(planes, i, low, high, rng, d + 3)
         which.append(np.full(len(places), i))
         x.append(places)
     which, x = np.concatenate(which), np.concatenate(x)
     if not len(which):
-        return planes
+        return planes, ~np.isin(np.arange(n), numbers)
     heights = np.abs(planes.heights(x))
     heights[np.arange(len(x)), which] = np.inf
     room = np.minimum(heights.min(axis=1), np.minimum(x - low, high - x).min(axis=1))
@@ -40,17 +52,28 @@ def sharpen_planes(
     which, x, step, blur = which[usable], x[usable], step[usable], blur[usable]
     normal = planes.normals[which]
     good, shift, error = np.zeros(len(x), dtype=bool), np.zeros(len(x)), np.full(len(x), np.inf)
+    seen = good.copy()
     for _ in range(3):
         rows = np.flatnonzero(~good)
         if not len(rows):
             break
-        good[rows], shift[rows], error[rows] = _meet(inquiry, x[rows], normal[rows], step[rows])
+        good[rows], shift[rows], error[rows], *_ = meet_lines(inquiry, x[rows], normal[rows], step[rows])
+        seen |= good
         # another unit's bend may lie closer to the middle than the plane's own
         good &= np.abs(shift) <= DEVIATIONS * (blur + error)
         step[~good] *= 0.2
-    found = [_fit(planes, i, x[own], shift[own], error[own]) for i in range(n) for own in [(which == i) & good]]
+    found = [
+        _fit(planes, i, x[own], shift[own], error[own]) for i in range(n) for own in [(which == i) & good]
+    ]
     normals, offsets, covariances = (np.array(parts) for parts in zip(*found, strict=True))
-    return Planes(normals, offsets, covariances, planes.shares)
+    num_good, num_seen = (np.bincount(which[rows], minlength=n) for rows in (good, seen))
+    least = np.where(np.isin(np.arange(n), numbers), LEAST, 0)
+    holds = num_good >= np.maximum(HOLDING * num_seen, least)
+    unsure = planes.shares == 0
+    holds[unsure] &= (num_good >= STRICT * np.bincount(which, minlength=n))[unsure] & (num_good >= 2 * LEAST)[
+        unsure
+    ]
+    return Planes(normals, offsets, covariances, planes.shares), holds
 
 
 def spread_places(planes: Planes, plane: int, low, high, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -71,8 +94,8 @@ def spread_places(planes: Planes, plane: int, low, high, rng: np.random.Generato
     return x[chosen]
 
 
-def _meet(inquiry: Inquiry, x, normal, step):
-    """Whether two straight lines meet near each place along its normal, where, and to what error."""
+def meet_lines(inquiry: Inquiry, x, normal, step):
+    """Whether two straight lines meet near each place along its normal, where, and the jump of slope; with errors."""
     nearest, d = inquiry.meter.domain.nearest, x.shape[1]
     ticks = np.array([-1.0, -0.3, 0.3, 1.0])
     points = nearest((x + (ticks[:, None] * step)[:, :, None] * normal).reshape(-1, d))
@@ -91,7 +114,7 @@ def _meet(inquiry: Inquiry, x, normal, step):
         np.max(np.abs(f[2] + (where - 0.3)[:, None] * right - corner), axis=1),
     )
     good = (off <= DEVIATIONS * 2 * bar) & (np.abs(where) < 0.25) & (error < 0.02)
-    return good, where * step, error * step
+    return good, where * step, error * step, np.sqrt(size) / step, 3 * bar / step
 
 
 def _fit(planes: Planes, i: int, x, shift, error):

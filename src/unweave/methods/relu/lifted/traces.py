@@ -102,6 +102,28 @@ class Traces:
             np.append(self.seed, seeds),
         )
 
+    def over(self, planes: Planes, x: np.ndarray) -> Traces:
+        """The same traces over these planes, the last of which are new; ``x`` (m, d) where they began."""
+        sides = np.where(planes.heights(x) > 0, 1.0, -1.0)
+        old, more = self.known.shape[1], len(planes) - self.known.shape[1]
+        sides[:, :old] = self.sides
+        wide = np.zeros((len(self), more))
+        size = self.gamma.shape[1] + len(planes)
+        covariance = np.zeros((len(self), size, size))
+        covariance[:, : size - more, : size - more] = self.covariance
+        return Traces(
+            planes,
+            self.gamma,
+            np.hstack([self.beta, wide]),
+            np.hstack([self.known, wide.astype(bool)]),
+            sides,
+            self.output,
+            covariance,
+            np.hstack([self.beta_error, wide + np.inf]),
+            self.turn,
+            self.seed,
+        )
+
     def values(self, x: np.ndarray, heights: np.ndarray) -> np.ndarray:
         """(points, m) values of the units' pre-activations."""
         return x @ self.gamma[:, :-1].T + self.gamma[:, -1] + np.abs(heights) @ self.beta.T

@@ -1,8 +1,8 @@
 """Particles that wander on the zero sets of traced units and meet the planes not crossed yet.
 
-A particle moves straight in its facet, in a random direction, to the first plane of the first layer or to the end of the
-domain; through planes that are known it goes on along the bent facet, from others it turns back. No question is asked.
-Of all places where a unit meets a plane the one with most room around it is worth asking at.
+A particle moves straight in its facet, in a random direction, to the first plane of the first layer or to the end of
+the domain; through planes that are known it goes on along the bent facet, from others it turns back. No question is
+asked. Of all places where a unit meets a plane the one with most room around it is worth asking at.
 """
 
 from __future__ import annotations
@@ -72,8 +72,12 @@ def wander(
     high: np.ndarray,
     rng: np.random.Generator,
     num_steps: int = 40,
+    stops: list[tuple[np.ndarray, ...]] | None = None,
 ) -> Meetings:
-    """Move all particles ``num_steps`` times, in place; every meeting of a unit with a plane it has not crossed."""
+    """Move all particles ``num_steps`` times, in place; every meeting of a unit with a plane it has not crossed.
+
+    ``stops`` collects (unit, x, facet) at one random place of every step.
+    """
     normals, offsets = traces.planes.normals, traces.planes.offsets
     p, rows = len(particles), np.arange(len(particles))
     facet = traces.facets(particles.unit, particles.signs)
@@ -102,7 +106,10 @@ def wander(
         plane, wall = np.argmin(times, axis=1), np.maximum(np.min(walls, axis=1), 0.0)
         time = times[rows, plane]
         ends = wall <= time
-        x += np.minimum(time, wall)[:, None] * v
+        way = np.minimum(time, wall)
+        if stops is not None:
+            stops.append((unit, x + (rng.uniform(0.1, 0.9, size=p) * way)[:, None] * v, facet.copy()))
+        x += way[:, None] * v
         np.clip(x, low, high, out=x)
         crossed = ~ends & traces.known[unit, plane]
         meets = ~ends & ~crossed
@@ -124,11 +131,12 @@ def wander(
 
 
 def measure_room(traces: Traces, unit, plane, x, low, high) -> np.ndarray:
-    """Radius around places on planes that is free of other planes, other zero sets and the end of the box."""
+    """Radius around places that is free of planes, but their own, of other zero sets and of the end of the box."""
     heights = traces.planes.heights(x)
     rows = np.arange(len(x))
     apart = np.abs(heights)
-    apart[rows, plane] = np.inf
+    if plane is not None:
+        apart[rows, plane] = np.inf
     room = np.minimum(apart.min(axis=1), np.minimum(x - low, high - x).min(axis=1))
     # zero sets of the other units, where these are known: a first guess, questions tell
     signs = np.where(heights > 0, 1.0, -1.0)
@@ -148,7 +156,10 @@ def pick_best(meetings: Meetings, traces: Traces) -> Meetings:
     size = np.linalg.norm(across, axis=1)
     along = np.abs(np.einsum("pd,pd->p", across, normals)) / np.maximum(size, 1e-300)
     score = meetings.room * np.sqrt(np.maximum(1 - along**2, 0.0))
+    score = np.where(np.isfinite(score) & np.all(np.isfinite(meetings.x), axis=1), score, -1.0)
+    kept = np.flatnonzero(score > 0)
+    meetings, score = meetings.take(kept), score[kept]
     key = meetings.unit * traces.known.shape[1] + meetings.plane
     order = np.lexsort((-score, key))
-    first = np.append(True, np.diff(key[order]) > 0)
+    first = np.append(True, np.diff(key[order]) > 0)[: len(order)]
     return meetings.take(order[first])
