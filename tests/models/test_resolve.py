@@ -58,7 +58,7 @@ def test_functions_that_do_not_fit_are_explained():
     for function, sizes, error, message in [
         (lambda x: x, {}, InputError, "pass input_size"),
         (lambda x: 3.0, {"input_size": 2}, OracleError, r"np.array\(\[f\(row\) for row in x\]\)"),
-        (lambda x: ["a"], {"input_size": 2}, OracleError, "did not answer with numbers"),
+        (lambda x: [["a", "b"]], {"input_size": 2}, OracleError, "did not answer with numbers"),
         (lambda x: x @ np.eye(5), {"input_size": 2}, OracleError, "check input_size"),
         (lambda x: x, {"input_size": 2, "output_size": 1}, InputError, "output_size=1 does not fit"),
         (lambda x: x, {"input_size": 0}, InputError, "positive whole number"),

@@ -67,7 +67,8 @@ class Ledger:
             raise AllowanceSpent(f"{self.allowance[0]} has spent the queries that an attempt of it may cost")
         num_new = 0 if opening else num_queries - num_replayed
         if num_queries > self.left or num_new > max(self.unpaid, 0):
-            left = int(max(min(self.left, self.unpaid + num_replayed), 0))
+            planned = num_queries > self.left  # a run that was never interrupted would end here too
+            left = int(max(self.left if planned else min(self.left, self.unpaid + num_replayed), 0))
             raise BudgetSpent(
                 f"budget spent: {stage} needs {num_queries} queries more but only {left} of "
                 f"{self.budget} are left; raise the budget"

@@ -1,4 +1,8 @@
-"""A model seen through the user's rows: numbers in units of their own range, everything else held at one combination.
+"""A model seen in better coordinates: in units of its own scaler, or through the user's rows.
+
+``Scaled`` puts ``x = middle + unit u`` in front of a model that begins with a scaler, so that questions of size one are
+of the size it was trained on. The user's rows say more: numbers move in units of their own range, everything else is
+held at one combination.
 
 ``Encoded`` takes what a network takes, categories as one input a level, and asks the model in its own terms. ``Framed``
 moves only the inputs that are numbers, ``x = middle + unit u``, with every category and constant as in the commonest
@@ -17,6 +21,8 @@ from unweave.core.errors import InputError
 from unweave.core.network import Network
 from unweave.core.oracle import Oracle
 from unweave.evidence.data import Data
+from unweave.models import log_odds
+from unweave.models.python_callable import CallableOracle
 from unweave.models.resolve import is_address, open_model, resolve
 
 
@@ -99,6 +105,55 @@ class Framed:
         return Network(
             [first, *network.weights[1:]], [bias, *network.biases[1:]], network.activations, network.upper
         )
+
+
+class Scaled:
+    """The model as a function of ``u``, with ``x = middle + unit u``."""
+
+    def __init__(self, model: Oracle, middle: np.ndarray, unit: np.ndarray, logits: bool = False):
+        self.model, self.middle, self.unit, self.logits = model, middle, unit, logits
+        self.name, self.dtype, self.notes = model.name, model.dtype, model.notes
+        self.input_size, self.output_size = model.input_size, model.output_size
+        self.probes = int(getattr(model, "probes", 0))
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        answers = self.model(self.middle + self.unit * x)
+        self.notes = self.model.notes
+        return answers
+
+    def lift(self, network: Network) -> Network:
+        """The network of ``x``."""
+        first = network.weights[0] / self.unit
+        bias = network.biases[0] - first @ self.middle
+        return Network(
+            [first, *network.weights[1:]], [bias, *network.biases[1:]], network.activations, network.upper
+        )
+
+
+def scale_model(model: Any, oracle: Oracle) -> Oracle:
+    """An estimator's oracle in units of the scaler it begins with; a classifier's probabilities, not its log-odds.
+
+    How exact log-odds are depends on how close a probability is to 0 or 1: that is for whoever inverts them to know.
+    """
+    if not hasattr(model, "n_features_in_") or not isinstance(oracle, CallableOracle):
+        return oracle
+    from unweave.models.sklearn_model import leading_scaling, with_probabilities
+
+    inner = with_probabilities(model, oracle)
+    scaling = leading_scaling(model)
+    if scaling is None and inner is oracle:
+        return oracle
+    factors, shift = (np.broadcast_to(part, oracle.input_size) for part in scaling or (1.0, 0.0))
+    if not np.all(np.isfinite(factors) & (factors != 0)):
+        factors, shift = np.ones(oracle.input_size), np.zeros(oracle.input_size)
+    unit = 2.0 ** np.round(np.log2(np.abs(1 / factors)))
+    return Scaled(inner, -shift / factors, unit, logits=inner is not oracle)
+
+
+def unsquashed(network: Network) -> Network:
+    """The logits of a network that ends in sigmoid or softmax, without the shift no softmax can show."""
+    plain = Network(network.weights, network.biases, (*network.activations[:-1], "identity"))
+    return log_odds.without_shift(plain) if network.activations[-1] == "softmax" else plain
 
 
 def frame_model(

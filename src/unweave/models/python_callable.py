@@ -35,6 +35,16 @@ class CallableOracle:
         return as_matrix(self.evaluate(x), len(x), self.name)
 
 
+class WordOracle(CallableOracle):
+    """The same for answers that are words; its notes tell their numbers."""
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        answers = super().__call__(x)
+        if isinstance(self.evaluate, Words):
+            self.notes = (self.evaluate.note,)
+        return answers
+
+
 def from_callable(
     function: Callable[[np.ndarray], Any],
     *,
@@ -48,12 +58,41 @@ def from_callable(
     if input_size is None:
         raise InputError(f"{name}: the number of inputs is not known; pass input_size=...")
     raw = ask_once(function, input_size, name, domain)
+    if answers_with_words(raw):
+        words = Words(function)
+        words.numbers[str(np.asarray(raw).item())] = 0
+        return WordOracle(name, input_size, 1, "float64", words, (words.note,), probes=1)
     answers = as_matrix(raw, 1, name)
     check_size(name, "output_size", output_size, answers.shape[1])
     # JAX without x64 and float32 code generally answer in their own precision, and round their inputs to it.
     single = np.asarray(raw).dtype in (np.float32, np.float16)
     dtype = "float32" if single else "float64"
     return CallableOracle(name, input_size, answers.shape[1], dtype, function, probes=1)
+
+
+class Words:
+    """A function that answers with words, answering with a number for each: labels are numbered as they come up."""
+
+    def __init__(self, function: Callable[[np.ndarray], Any]):
+        self._function = function
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        words = np.asarray(self._function(x))
+        return np.array([self.numbers.setdefault(str(word), len(self.numbers)) for word in words.ravel()])
+
+    @property
+    def note(self) -> str:
+        """Which number stands for which word."""
+        return "labels by number: " + ", ".join(f"{number} {word}" for word, number in self.numbers.items())
+
+
+def answers_with_words(raw: Any) -> bool:
+    """Whether an answer is text, one word a question."""
+    answers = np.asarray(raw)
+    return (answers.size == 1 and answers.dtype.kind in "US") or (
+        answers.dtype == object and answers.size == 1 and isinstance(answers.item(), str)
+    )
 
 
 def ask_once(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,33 @@ def _scaling(step: Any, name: str) -> tuple[np.ndarray | float, np.ndarray | flo
         f"{name} contains {type(step).__name__}, which is no scaler or multilayer perceptron; "
         f"only MLPRegressor and MLPClassifier behind a Standard, MinMax, MaxAbs or RobustScaler are compared"
     )
+
+
+def with_probabilities(model: Any, oracle: CallableOracle) -> CallableOracle:
+    """The oracle of a classifier with probabilities instead of log-odds: one column of two classes."""
+    if not oracle.notes or oracle.notes[0] not in (log_odds.BINARY_NOTE, log_odds.MULTICLASS_NOTE):
+        return oracle
+    count = len(model.classes_)
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            probabilities = model.predict_proba(_as_table(model, x))
+        return probabilities[:, 1:] if count == 2 else probabilities
+
+    return replace(oracle, evaluate=evaluate, output_size=log_odds.num_outputs(count))
+
+
+def leading_scaling(model: Any) -> tuple[np.ndarray | float, np.ndarray | float] | None:
+    """``(a, b)`` of a scaler ``a x + b`` at the head of a pipeline, if there is one."""
+    from sklearn.pipeline import Pipeline
+
+    if not isinstance(model, Pipeline) or len(model.steps) < 2:
+        return None
+    try:
+        return _scaling(model.steps[0][1], "")
+    except InputError:
+        return None
 
 
 def encoded_columns(model: Any) -> list[str | int]:

@@ -39,6 +39,7 @@ from unweave.probes.squashed import (
     recognise,
     shows_only_largest,
 )
+from unweave.probes.strangers import see_labels, see_stranger
 from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
@@ -98,8 +99,13 @@ class Asking:
         if largest:
             return ONLY_LARGEST.format(largest, meter.output_size)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
+        labels = see_labels(meter, self._rng("labels"))
+        if labels:
+            return labels
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
         reason = CONSTANT if constant else FLAT if self._is_flat() else ""
+        if not reason and not self._two_valued():
+            reason = see_stranger(meter, self.precision, self._growth, self._rng("strangers"))
         if not reason and not self._two_valued():
             self._raw, self._whole = self.precision, meter.domain
             self._views = recognise(meter, self.precision, self._growth, self._rng)

@@ -30,13 +30,13 @@ from unweave.evidence.sources import open_source
 from unweave.evidence.tables import Target
 from unweave.methods.base import Method
 from unweave.methods.choose import find_method
-from unweave.models.framed import Framed, frame_model
-from unweave.models.resolve import is_address, resolve
+from unweave.models.framed import Framed, Scaled, frame_model, scale_model
+from unweave.models.resolve import is_address, open_model, resolve
 from unweave.result import Identification
 from unweave.run.driver import Wishes, drive
 from unweave.run.queries import Asking
 from unweave.run.rows import Recorded
-from unweave.run.with_data import AskingAmongRows
+from unweave.run.with_data import AskingAmongRows, AskingScaled
 
 COPYING = 0.4
 """Share of a time limit that is kept for a surrogate where one is wanted."""
@@ -117,7 +117,9 @@ def identify(
         place = oracle.domain
     else:
         place = domain
+        model = model if is_address(model) else open_model(model, allow_pickle)
         oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
+        oracle = oracle if domain is not None else scale_model(model, oracle)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}
     with open_journal(journal, run_facts(oracle, place, seed, asked)) as book, one_thread():
         meter = Meter(
@@ -126,11 +128,12 @@ def identify(
         entropy = fresh_entropy() if certificate_seed is None else int(certificate_seed)
         if book is not None and certificate_seed is None:
             entropy = int(book.keep("certificate_seed", entropy))
-        side = (
-            AskingAmongRows.of(oracle, meter, book, seed, entropy)
-            if isinstance(oracle, Framed)
-            else Asking(meter, seed, entropy)
-        )
+        if isinstance(oracle, Framed):
+            side = AskingAmongRows.of(oracle, meter, book, seed, entropy)
+        elif isinstance(oracle, Scaled):
+            side = AskingScaled(meter, seed, entropy, frame=oracle)
+        else:
+            side = Asking(meter, seed, entropy)
         found = drive(side, wishes)
     asked |= {
         "model": _repeatable_name(model, oracle),

@@ -23,7 +23,7 @@ from unweave.evidence.journal import Journal
 from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding
-from unweave.models.framed import Framed
+from unweave.models.framed import Framed, Scaled, unsquashed
 from unweave.run.queries import Asking
 from unweave.run.surrogate import distil
 from unweave.solve.shifts import fit_shift
@@ -129,6 +129,32 @@ class AskingAmongRows(Asking):
             if value != usual and not ("=" in name and value == 0)
         ]
         return ", ".join(changed) or "another combination"
+
+
+@dataclass
+class AskingScaled(Asking):
+    """A model in units of its own scaler; what is found is written in the model's own inputs and logits."""
+
+    frame: Scaled | None = None
+
+    def outward(self, network: Network) -> Network:
+        """The network as the model answers; the logits of a classifier, whose probabilities were asked."""
+        assert self.frame is not None
+        answers = super().outward(network)
+        squashed = self.frame.logits and answers.activations[-1] in ("sigmoid", "softmax")
+        return unsquashed(answers) if squashed else answers
+
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+        """The network in the model's inputs, with its certificate."""
+        assert self.frame is not None
+        network, certificate, details = super().certify(finding, precision)
+        return self.frame.lift(network), certificate, details
+
+    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+        """The copy, in the model's inputs."""
+        assert self.frame is not None
+        copy = super().distil(deadline)
+        return None if copy is None else (self.frame.lift(copy[0]), copy[1])
 
 
 def independent(patterns: np.ndarray, counts: np.ndarray, base: np.ndarray) -> list[np.ndarray]:
