@@ -106,6 +106,7 @@ BY_METHOD = {
     "high-threshold": ("goel2019",),
     "in-domain": ("transtrum2012",),
     "relu-lines": ("carlini2020",),
+    "linear": (),
     "relu-layers": ("carlini2020",),
     "relu-lifted": ("carlini2020",),
     "relu-samples": ("awasthi2021", "transtrum2012"),

@@ -56,6 +56,8 @@ def model_for(method: Method) -> unweave.Network:
     if activation == "step":
         rows = np.random.default_rng(0).standard_normal((2, 3))
         return unweave.Network([rows, np.ones((1, 2))], [-np.ones(2), [-0.5]], ["step", "step"])
+    if method.name == "linear":
+        return unweave.Network([np.ones((1, 4))], [[0.5]], ["identity"])
     sizes = {"relu-layers": (4, 3, 2, 1), "ridge": (6, 1, 1), "hessian-span": (6, 5, 1)}
     return random_network(sizes.get(method.name, (4, 3, 1)), activation, 1)
 

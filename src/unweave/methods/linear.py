@@ -50,7 +50,7 @@ class Linear:
             y = meter.ask(x)
         design = np.column_stack([x, np.ones(len(x))])
         found = np.linalg.lstsq(design, y, rcond=None)[0]
-        if np.any(np.abs(design @ found - y) > MOST_BARS * _bars(x, noise)[:, None]):
+        if np.any(np.abs(design @ found - y) > MOST_BARS * _bars(x, y, noise)):
             return Finding(None, BENT)
         return Finding(Network([found[:-1].T], [found[-1]], ["identity"]))
 
@@ -62,9 +62,10 @@ def _points(meter: Meter, count: int, rng: np.random.Generator) -> np.ndarray:
     return meter.domain.sample(count, meter.input_size, rng)
 
 
-def _bars(x: np.ndarray, noise: float) -> np.ndarray:
-    """Error bars that grow with the inputs, as rounding does."""
-    return noise * (1 + np.linalg.norm(x, axis=1) / np.sqrt(x.shape[1]))
+def _bars(x: np.ndarray, y: np.ndarray, noise: float) -> np.ndarray:
+    """Error bars (n, 1) that grow with the inputs, as rounding does, and are never below it."""
+    far = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(x.shape[1])
+    return noise * (1 + far) + 2.0**-50 * np.max(np.abs(y))
 
 
 def _explained(x: np.ndarray, y: np.ndarray, noise: float, num_segments: int) -> bool:
@@ -73,6 +74,6 @@ def _explained(x: np.ndarray, y: np.ndarray, noise: float, num_segments: int) ->
         along = np.linalg.norm(x[rows] - x[rows[0]], axis=1)
         design = np.column_stack([along, np.ones(len(rows))])
         off = y[rows] - design @ np.linalg.lstsq(design, y[rows], rcond=None)[0]
-        if np.any(np.abs(off) > MOST_BARS * _bars(x[rows], noise)[:, None]):
+        if np.any(np.abs(off) > MOST_BARS * _bars(x[rows], y, noise)):
             return False
     return True

@@ -99,11 +99,13 @@ class Asking:
         if largest:
             return ONLY_LARGEST.format(largest, meter.output_size)
         self._growth = observe_growth(meter, self.precision, self._rng("growth"))
+        if self._is_flat():
+            return FLAT
         labels = see_labels(meter, self._rng("labels"))
         if labels:
             return labels
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
-        reason = CONSTANT if constant else FLAT if self._is_flat() else ""
+        reason = CONSTANT if constant else ""
         if not reason and not self._two_valued():
             reason = see_stranger(meter, self.precision, self._growth, self._rng("strangers"))
         if not reason and not self._two_valued():

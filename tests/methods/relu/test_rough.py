@@ -37,7 +37,7 @@ def test_float32_networks_of_one_layer(sizes, box):
     assert found.identified
     assert found.hidden == truth.hidden
     assert unweave.compare(truth, found).max_relative_error < 1e-4
-    assert found.ledger.total < 16 * max(truth.num_parameters, 150)
+    assert found.ledger.total < 18 * max(truth.num_parameters, 150)
 
 
 def test_a_fit_forgives_starts_that_are_off_by_a_tenth():

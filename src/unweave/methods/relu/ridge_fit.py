@@ -161,7 +161,9 @@ class _System:
             outer, cross = outer[np.ix_(keep, keep)], cross[:, keep]
         rows = (inner.reshape(m, e, m, e) * (columns @ columns.T)[:, None, :, None]).reshape(m * e, m * e)
         linear = np.kron(outer, np.eye(k))
-        mixed = (cross.reshape(m, e, -1, 1) * columns[:, None, None, :]).reshape(m * e, -1)
+        mixed = (cross.reshape(m, e, cross.shape[1], 1) * columns[:, None, None, :]).reshape(
+            m * e, cross.shape[1] * k
+        )
         matrix = np.block([[rows, mixed], [mixed.T, linear]])
         own = np.einsum("mek,mk->me", moment[: m * e].reshape(m, e, k), columns).ravel()
         rest = moment[m * e :] if skip else moment[m * e :][np.append(np.arange(m), m + e - 1)]
