@@ -43,3 +43,20 @@ def separate_normals(k: int, d: int, rng: np.random.Generator) -> np.ndarray:
         if all(v @ other < 0.5 for other in rows):
             rows.append(v)
     return np.array(rows)
+
+
+def relu_in_float32(network: Network):
+    """The function of a relu network, computed in single precision."""
+    layers = [
+        (w.astype(np.float32), b.astype(np.float32))
+        for w, b in zip(network.weights, network.biases, strict=True)
+    ]
+
+    def answer(x):
+        h = x.astype(np.float32)
+        for i, (w, b) in enumerate(layers):
+            h = h @ w.T + b
+            h = np.maximum(h, 0) if i < len(layers) - 1 else h
+        return h.astype(float)
+
+    return answer

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import unweave
+from truth import relu_in_float32
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.information import balance, measure_information
 from unweave.methods.relu.lifted.refit import DENSE, refit
@@ -22,33 +23,17 @@ def draw_network(sizes, seed: int, leak: float = 0.0) -> Network:
     return Network(weights, biases, [name] * (len(sizes) - 2) + ["identity"])
 
 
-def in_float32(network: Network):
-    layers = [
-        (w.astype(np.float32), b.astype(np.float32))
-        for w, b in zip(network.weights, network.biases, strict=True)
-    ]
-
-    def answer(x):
-        h = x.astype(np.float32)
-        for i, (w, b) in enumerate(layers):
-            h = h @ w.T + b
-            h = np.maximum(h, 0) if i < len(layers) - 1 else h
-        return h.astype(float)
-
-    return answer
-
-
 @pytest.mark.parametrize("domain", [None, unweave.Box(-1.0, 1.0)])
-def test_one_layer_in_float32(domain):
+def test_one_layer_relu_in_float32(domain):
     network = draw_network((6, 8, 2), 4)
-    found = unweave.identify(in_float32(network), input_size=6, domain=domain, seed=1)
+    found = unweave.identify(relu_in_float32(network), input_size=6, domain=domain, seed=1)
     assert found.identified, found.reason
     assert unweave.compare(network, found.network).max_relative_error < 1e-4
 
 
-def test_two_layers_in_float32():
+def test_two_layers_relu_in_float32():
     network = draw_network((8, 8, 6, 3), 5)
-    found = unweave.identify(in_float32(network), input_size=8, seed=1)
+    found = unweave.identify(relu_in_float32(network), input_size=8, seed=1)
     assert found.identified, found.reason
     assert unweave.compare(network, found.network).max_relative_error < 1e-3
 

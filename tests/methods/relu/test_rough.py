@@ -6,26 +6,16 @@ import numpy as np
 import pytest
 
 import unweave
-from truth import random_network
+from truth import random_network, relu_in_float32
 from unweave.core.network import Network
 from unweave.methods.relu.ridge_fit import Ridges, fit_ridges
 
 
 def single(network: Network):
     """The network computed in float32, and its parameters as they are then."""
-    layers = [
-        (w.astype(np.float32), b.astype(np.float32))
-        for w, b in zip(network.weights, network.biases, strict=True)
-    ]
-
-    def answer(x):
-        h = x.astype(np.float32)
-        for i, (w, b) in enumerate(layers):
-            h = h @ w.T + b
-            h = np.maximum(h, 0) if i < len(layers) - 1 else h
-        return h
-
-    return Network([w for w, _ in layers], [b for _, b in layers], network.activations), answer
+    weights, biases = ([a.astype(np.float32) for a in part] for part in (network.weights, network.biases))
+    answer = relu_in_float32(network)
+    return Network(weights, biases, network.activations), lambda x: answer(x).astype(np.float32)
 
 
 @pytest.mark.parametrize("sizes", [(6, 8, 2), (10, 16, 1), (20, 12, 3)])
