@@ -196,7 +196,10 @@ def test_interruption_is_one_line_and_status_130(tmp_path):
     )
     done = _python("-c", code)
     assert done.returncode == 130
-    assert done.stderr == "unweave: error: interrupted; nothing more was written\n"
+    assert (
+        done.stderr
+        == "unweave: error: interrupted; nothing more was written, and what a --journal has kept is not asked again\n"
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
@@ -217,4 +220,7 @@ def test_signals_are_heard_wherever_the_command_was_started(name, before):
     )
     done = _python("-c", code)
     assert done.returncode == 130, done.stderr
-    assert done.stderr == "unweave: error: interrupted; nothing more was written\n"
+    assert (
+        done.stderr
+        == "unweave: error: interrupted; nothing more was written, and what a --journal has kept is not asked again\n"
+    )

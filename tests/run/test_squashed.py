@@ -59,9 +59,9 @@ def test_float32_probabilities(name):
 def test_clamped_answers_inside_a_box():
     truth, answer = squashed((6, 5, 2), "relu", "clamp(-2.0, 1.5)", 1)
     found = unweave.identify(answer, input_size=6, domain=unweave.Box(-2.0, 2.0))
-    if found.identified:  # as a clamp, or as the two more relu units that a clamp is
-        x = np.random.default_rng(1).uniform(-2, 2, size=(2000, 6))
-        assert np.allclose(found(x), truth(x), atol=1e-8)
+    assert found.identified, found.verdict()  # as a clamp, or as the two more relu units that a clamp is
+    x = np.random.default_rng(1).uniform(-2, 2, size=(2000, 6))
+    assert np.allclose(found(x), truth(x), atol=1e-8)
 
 
 def test_answers_that_keep_to_a_range_by_chance_are_taken_as_they_are():

@@ -65,7 +65,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UnweaveError as error:
         return _fail(str(error), 2, debug)
     except KeyboardInterrupt as stop:
-        return _fail(str(stop) or "interrupted; nothing more was written", 130, debug)
+        return _fail(
+            str(stop)
+            or "interrupted; nothing more was written, and what a --journal has kept is not asked again",
+            130,
+            debug,
+        )
     except BrokenPipeError:  # whoever read the output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
