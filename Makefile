@@ -32,7 +32,7 @@ browser: .venv/dev.stamp
 	$(BIN)/python tests/report/browser.py build/browser
 
 frameworks: .venv/dev.stamp
-	$(BIN)/python -m pip install -q --disable-pip-version-check keras flax equinox
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -e '.[keras,flax,equinox,tflite]' flatbuffers
 	$(CAPS) $(BIN)/python -m pytest -n 0 -W ignore tests/models/frameworks.py
 
 clean:
@@ -44,13 +44,13 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/core.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[onnx]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -e '.[onnx]'
 	@touch $@
 
 .venv/dev.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[all,dev]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -e '.[all,dev]'
 	@touch $@ .venv/core.stamp
 
 .venv/docs.stamp: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[docs]'
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-warn-script-location -e '.[docs]'
 	@touch $@

@@ -1,6 +1,6 @@
 """Saturating networks as they are: three and more layers, float32, trained, large; a line a class.
 
-    python benchmarks/saturating.py --quick           one network of four quick classes, a minute each at most
+    python benchmarks/saturating.py --quick           one network of six quick classes, a minute each at most
     python benchmarks/saturating.py --count 10        ten of every class
     python benchmarks/saturating.py --only "float32"  classes whose name contains this
 
@@ -98,7 +98,7 @@ def classes() -> list[Class]:
     return [
         Class("three layers 10-16-12-8-1 tanh", he((10, 16, 12, 8, 1)), quick=True),
         Class("three layers 10-16-12-8-1 sigmoid", he((10, 16, 12, 8, 1), "sigmoid"), quick=True),
-        Class("four layers 10-12-10-8-6-1 tanh", he((10, 12, 10, 8, 6, 1))),
+        Class("four layers 10-12-10-8-6-1 tanh", he((10, 12, 10, 8, 6, 1)), quick=True),
         Class("five layers 8-10-10-8-8-6-1 tanh", he((8, 10, 10, 8, 8, 6, 1))),
         Class("float32 digits 64-32-10 tanh", lambda seed: digits_network("tanh", seed), 1e-4, True),
         Class("float32 digits 64-32-10 sigmoid", lambda seed: digits_network("sigmoid", seed), 1e-4),
@@ -106,7 +106,7 @@ def classes() -> list[Class]:
         Class("float32 8-32-32-2 trained", torch((8, 32, 32, 2), steps=1500), 1e-3),
         Class("trained 8-64-64-2", torch((8, 64, 64, 2), steps=1500, double=True)),
         Class("three layers 8-32-32-32-2 tanh", torch((8, 32, 32, 32, 2), double=True)),
-        Class("100-100-50-1", torch((100, 100, 50, 1), double=True)),
+        Class("100-100-50-1", torch((100, 100, 50, 1), double=True), quick=True),
         Class("200-150-50-10", torch((200, 150, 50, 10), double=True)),
     ]
 

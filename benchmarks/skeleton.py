@@ -64,10 +64,8 @@ CELLS = [
     one("gelu", (100, 200, 10), count=5, quick=False),
     one("gelu", (10, 12, 12, 12, 1), count=10, quick=False),
     one("silu", (10, 12, 12, 12, 1), count=10, quick=False),
-    one("gelu", (10, 16, 1), radius=10.0),
-    one("elu", (10, 16, 1), radius=10.0),
-    one("gelu", (10, 16, 1), radius=30.0, quick=False),
-    one("elu", (10, 16, 1), radius=30.0, quick=False),
+    *(one(name, (10, 16, 1), radius=radius, quick=name in ("gelu", "elu") and radius == 10.0)
+      for name in ("gelu", "silu", "softplus", "elu", "mish", "selu") for radius in (10.0, 30.0)),
     one("gelu", (10, 16, 16, 1), radius=10.0, count=5, quick=False),
     *(one(name, (10, 16, 1), single=True, quick=name == "gelu")
       for name in ("gelu", "silu", "softplus", "elu", "mish", "selu")),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import unweave
 from symmetries import random_symmetry
 from truth import random_network
 from unweave.comparison import compare
@@ -129,3 +130,44 @@ def test_what_does_not_show_counts_against_the_strict_score_only():
     assert found.visible_error > 0.01
     assert found.wrong_share is not None
     assert found.wrong_share > 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "error"),
+    [
+        ("leaky_relu(0.1)", "leaky_relu(0.1000001)", 1e-7),
+        ("elu(0.8)", "elu(0.8001)", 1e-4),
+        ("leaky_relu(0.1)", "leaky_relu(0.2)", np.inf),
+        ("leaky_relu(0.1)", "relu", np.inf),
+    ],
+)
+def test_the_parameter_of_an_activation_is_compared_as_a_weight_is(name, other, error):
+    network = random_network((4, 6, 2), name, 1)
+    renamed = Network(network.weights, network.biases, [other, "identity"])
+    assert compare(network, renamed).max_relative_error == pytest.approx(error, rel=1e-3)
+
+
+def test_bounds_of_outputs_are_compared_as_weights_are():
+    network = random_network((4, 6, 2), "tanh", 1)
+    one, two = (
+        Network(network.weights, network.biases, ["tanh", f"clamp({b}, inf)"]) for b in (0.2, 0.2000001)
+    )
+    assert compare(one, two).max_relative_error == pytest.approx(1e-7, rel=1e-3)
+
+
+def test_a_final_sigmoid_is_an_output_and_no_hidden_layer():
+    network = random_network((4, 5, 1), "tanh", 1)
+    squashed = Network(network.weights, network.biases, ["tanh", "sigmoid"])
+    found = unweave.identify(squashed).network
+    assert found is not None
+    assert found.hidden == (5,)
+    assert "sigmoid outputs" in found.describe()
+    assert compare(squashed, found).max_relative_error < 1e-9
+
+
+def test_a_comparison_prints_the_commands_table():
+    network = random_network((3, 4, 2))
+    shown = str(unweave.compare(network, network, points=np.zeros((5, 3))))
+    assert shown.startswith("a: 3-4-2 tanh\nb: 3-4-2 tanh\nlayer  matched")
+    assert "on 5 points" in shown
+    assert shown.endswith("worst relative parameter error 0.0e+00")

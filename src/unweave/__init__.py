@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from unweave.core.domains import Ball, Box, Everywhere, Normal
     from unweave.core.errors import Outcome, UnweaveError
     from unweave.core.network import Network
+    from unweave.estimator import NetworkRegressor
     from unweave.evidence.data import Data
     from unweave.methods.high_threshold.halfspaces import Halfspaces
     from unweave.methods.high_threshold.method import HighThreshold
@@ -43,6 +44,7 @@ _HOME = {
     "Identification": "result",
     "LandscapeGrid": "shallow.grid",
     "Network": "core.network",
+    "NetworkRegressor": "estimator",
     "Normal": "core.domains",
     "Outcome": "core.errors",
     "ServedModel": "models.http_model",
@@ -73,6 +75,7 @@ __all__ = [
     "Identification",
     "LandscapeGrid",
     "Network",
+    "NetworkRegressor",
     "Normal",
     "Outcome",
     "ServedModel",

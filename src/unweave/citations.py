@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from unweave.core.arguments import shown
+from unweave.core.errors import InputError
 from unweave.version import __version__
 
 if TYPE_CHECKING:
@@ -97,7 +99,7 @@ ENTRIES = {
 }
 """Every entry by its key."""
 
-BY_METHOD = {
+BY_METHOD: dict[str, tuple[str, ...]] = {
     "far-field": ("fornasier2019", "transtrum2012"),
     "general-relu": ("awasthi2021",),
     "halfspaces": ("goel2019",),
@@ -141,4 +143,6 @@ def citation(found: Result | None = None) -> None:
     found
         A result of ``identify``, ``learn`` or ``fit``; every method is cited when it is not given.
     """
+    if found is not None and not isinstance(getattr(found, "method", None), str):
+        raise InputError(f"found={shown(found)}: give a result of identify, learn or fit, or nothing")
     print(bibtex(found))

@@ -14,10 +14,12 @@ from typing import Any
 from unweave.version import __version__
 
 CORE = ("numpy", "scipy", "safetensors", "threadpoolctl", "cyclopts", "rich")
-EXTRAS = {
+EXTRAS: dict[str, tuple[str, ...]] = {
     "accelerator": ("jax",),
     "torch": ("torch",),
     "keras": ("keras",),
+    "flax": ("flax",),
+    "equinox": ("equinox",),
     "tflite": ("ai-edge-litert",),
     "onnx": ("onnx", "onnxruntime"),
     "sklearn": ("scikit-learn",),

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unweave.core.arguments import file, numbers
 from unweave.core.errors import ExportError, InputError, Outcome, UnweaveError
 from unweave.core.memory import spell_bytes
 from unweave.core.network import Network, unseen_symmetries
@@ -81,6 +82,15 @@ class Identification:
         kept = self.details.get("surrogate")
         return None if kept is None else float(kept["error"])
 
+    @property
+    def surrogate_error_on_rows(self) -> float | None:
+        """The same on your own rows, where they were given as the domain."""
+        if self.network is not None and not self.network.is_open:
+            check = None if self.certificate is None else self.certificate.check("your rows")
+            return None if check is None else float(check.figures["rms_relative_error"])
+        kept = self.details.get("surrogate") or {}
+        return None if kept.get("error_on_rows") is None else float(kept["error_on_rows"])
+
     def __call__(self, x: Any) -> np.ndarray:
         """Outputs (n, outputs) of the surrogate for inputs (n, inputs)."""
         return self.predict(x)
@@ -94,7 +104,7 @@ class Identification:
             from unweave.evidence.data import encode_rows
 
             x = encode_rows(x, list(zip(columns["names"], columns["levels"], strict=True)))
-        return self.surrogate(np.asarray(x, dtype=np.float64))
+        return self.surrogate(numbers("x", x))
 
     def __repr__(self) -> str:
         size = "" if self.network is None else f" {self.network.describe()}"
@@ -102,9 +112,25 @@ class Identification:
         return f"<Identification: {self.outcome}{size}, {asked}, method {self.method or 'none'}>"
 
     def _repr_html_(self) -> str:
-        """The verdict, line by line, for notebooks."""
+        """The verdict, the layers and the ledger, for notebooks."""
         lines = "".join(f"<li>{escape(line)}</li>" for line in self.verdict().splitlines())
-        return f"<div><strong>{escape(str(self.outcome))}</strong><ul>{lines}</ul></div>"
+        layers = (
+            ""
+            if self.network is None
+            else _html_table(
+                ("layer", "weights", "activation", "largest weight"),
+                [
+                    (i + 1, f"{w.shape[0]} x {w.shape[1]}", name, f"{np.max(np.abs(w), initial=0.0):.3g}")
+                    for i, (w, name) in enumerate(
+                        zip(self.network.weights, self.network.activations, strict=True)
+                    )
+                ],
+            )
+        )
+        spent = _html_table(
+            ("stage", self.ledger.unit), [*self.ledger.by_stage.items(), ("all", self.ledger.total)]
+        )
+        return f"<div><strong>{escape(str(self.outcome))}</strong><ul>{lines}</ul>{layers}{spent}</div>"
 
     @property
     def certificate_seed(self) -> int | None:
@@ -144,7 +170,7 @@ class Identification:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write everything to one ``.safetensors`` file and return its path; ``load`` reads it back."""
-        target = Path(path)
+        target = file("path", path)
         if target.suffix != ".safetensors":
             raise ExportError(f"{target}: identifications are saved as .safetensors; change the suffix")
         require_writable(target)
@@ -177,7 +203,7 @@ class Identification:
         """
         from unweave.report import write_page
 
-        target = Path(path)
+        target = file("path", path)
         require_writable(target)
         write_page(self, target, reference)
         return target
@@ -206,6 +232,7 @@ class Identification:
             "warnings": list(self.warnings),
             "surrogate": None if self.surrogate is None else self.surrogate.describe(),
             "surrogate_error": self.surrogate_error,
+            "surrogate_error_on_rows": self.surrogate_error_on_rows,
             "seconds": self.seconds,
             "peak_memory": self.peak_memory,
             "seed": self.seed,
@@ -216,6 +243,8 @@ class Identification:
         model = f" ({self.model_name})" if self.model_name else ""
         if self.network is None and self.surrogate is not None:
             copy = f"a surrogate {self.surrogate.describe()} is off by {self.surrogate_error:.1e} (rms)"
+            if self.surrogate_error_on_rows is not None:
+                copy += f", on your rows by {self.surrogate_error_on_rows:.1e}"
             return f"{self.outcome}{model}: {copy}"
         if self.network is None:
             return f"{self.outcome}{model}: no network was found"
@@ -283,9 +312,11 @@ class Identification:
             more = len(self.undetermined) - 4
             parts.append(f"undetermined: {shown}" + (f" and {more} more" if more > 0 else ""))
         if self.identified and self.network is not None:
-            parts.append(
-                f"known up to {unseen_symmetries(self.network)}; units without effect cannot be seen"
-            )
+            known = f"known up to {unseen_symmetries(self.network)}"
+            error = None if self.certificate is None else self.certificate.max_standard_error
+            if error is not None:
+                known += f", each unit to {error:.0e} of its largest weight"
+            parts.append(f"{known}; units without effect cannot be seen")
             parts.extend(self._what_could_hide())
         parts.extend(self.warnings)
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
@@ -296,9 +327,40 @@ class Identification:
         return [search.words] if search is not None and search.needed and search.words else []
 
 
+def _html_table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:
+    def line(cells: tuple[Any, ...], tag: str) -> str:
+        texts = (f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in cells)
+        return "<tr>" + "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts) + "</tr>"
+
+    return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
 def load(path: str | os.PathLike[str]) -> Identification:
-    """The identification in a file written by ``Identification.save``."""
-    source = Path(path)
+    """The identification in a file written by ``Identification.save``.
+
+    Parameters
+    ----------
+    path
+        A ``.safetensors`` file.
+
+    Returns
+    -------
+    Identification
+        Everything that was saved: network, certificate, ledger, details.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for a file that is missing, broken or holds a network alone.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> found = unweave.identify(lambda x: np.tanh(x @ [1.0, -2.0]), input_size=2)
+    >>> unweave.load(found.save("found.safetensors")).outcome
+    <Outcome.IDENTIFIED: 'identified'>
+    """
+    source = file("path", path)
     tensors, metadata = native.load_tensors(source)
     if _RECORD not in metadata:
         raise InputError(f"{source} holds a network without its identification; use exports.load_network")

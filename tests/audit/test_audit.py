@@ -57,6 +57,7 @@ def test_the_page_is_one_file_with_everything_escaped(result, tmp_path):
 
     page = replace(result, model="<script>alert(1)</script>").report(tmp_path / "audit.html").read_text()
     assert "<script>" not in page
+    assert "mathdefault" not in page
     assert "&lt;script&gt;" in page
     assert "decimals=1" in page
     assert "<svg" in page

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from truth import random_network
+from unweave.certificates import queries
 from unweave.certificates.certificate import NUM_POINTS, Certificate
-from unweave.certificates.queries import active_points, certify
-from unweave.core.domains import Ball
+from unweave.certificates.queries import active_points, certify, name_twins
+from unweave.core.domains import Ball, Box
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
@@ -67,6 +68,14 @@ def test_a_duplicated_unit_is_named():
     assert any("layer 1, unit 1" in name for name in certificate.undetermined)
 
 
+def test_hyperplanes_that_the_first_questions_do_not_tell_apart_are_no_twins():
+    truth, rng = random_network((5, 40, 1), "gelu", 4), np.random.default_rng(0)
+    line = 1e10 * np.linspace(1, 2, 1500)[:, None] * np.ones(5)
+    spread = rng.standard_normal((1500, 5))
+    assert name_twins(truth, line, 1e-3)
+    assert not name_twins(truth, np.concatenate([line, spread]), 1e-3)
+
+
 def test_the_free_scale_of_relu_units_is_not_an_uncertainty():
     truth = random_network((5, 4, 1), "relu", 2)
     certificate = certify(truth, asked(truth, 300), EXACT, np.random.default_rng(0))
@@ -121,3 +130,20 @@ def test_a_decision_with_a_face_missing_does_not_agree():
     decisions = Precision(0.29, 0.5, "rounded", 1.0)
     assert certify(union(4), meter, decisions, rng).agrees
     assert not certify(union(3), meter, decisions, rng).agrees
+
+
+@pytest.mark.parametrize("in_domain", [False, True])
+@pytest.mark.parametrize("entries", [6e7, 4e3])
+def test_a_hyperplane_named_twice_is_not_determined(entries, in_domain, monkeypatch):
+    """One unit split in two is the same function, however many answers there are to make sure of it."""
+    monkeypatch.setattr(queries, "MOST_ENTRIES", entries)
+    truth = random_network((4, 5, 1), "relu", 1)
+    (first, second), (b, c) = truth.weights, truth.biases
+    halves = np.hstack([second, 0.5 * second[:, :1]]) - np.eye(1, 6) * 0.5 * second[:, :1]
+    split = Network([np.vstack([first, first[:1]]), halves], [np.append(b, b[0]), c], truth.activations)
+    for network, right in ((truth, True), (split, False)):
+        meter = Meter(resolve(truth), domain=Box(-3, 3))
+        meter.ask(meter.domain.sample(300, 4, np.random.default_rng(0)))
+        certificate = certify(network, meter, EXACT, np.random.default_rng(1), in_domain=in_domain)
+        assert certificate.points_agree
+        assert (certificate.undetermined == ()) is right

@@ -88,13 +88,13 @@ def test_an_answer_beyond_its_error_bars_is_not_explained_away():
         told = Told(Finding(truth, error_bars=bars), np.concatenate([spike, np.eye(4)]))
         return unweave.identify(model, input_size=4, method=told)
 
-    assert identify(None).identified
-    found = identify(lambda x, answers: np.full(len(x), 1e-9))
-    assert found.outcome is Outcome.PARTLY
-    assert "1 of" in found.reason
-    assert "beyond 8 error bars" in found.reason
-    assert found.certificate is not None
-    assert found.certificate.check(ANSWERS).figures["num_far"] == 1
+    for bars in (None, lambda x, answers: np.full(len(x), 1e-9)):  # the measured ones, and a method's own
+        found = identify(bars)
+        assert found.outcome is Outcome.PARTLY
+        assert "1 of" in found.reason
+        assert "beyond 8 error bars" in found.reason
+        assert found.certificate is not None
+        assert found.certificate.check(ANSWERS).figures["num_far"] == 1
     assert identify(lambda x, answers: np.full(len(x), 1e-2)).identified
 
 
@@ -123,3 +123,16 @@ def test_a_unit_that_is_rarely_active_is_not_missed_quietly(seed):
     assert check is not None
     assert check.passed
     assert "could hide" in check.words
+
+
+def test_noise_is_not_measured_by_how_far_the_domain_lies():
+    """A bend of twelve times the noise, in a box far from the origin, is no linear function."""
+    rng = np.random.default_rng(0)
+    bent = Network([[[0.036, -0.188]], [[0.651]]], [[0.093], [0.21]], ["tanh", "identity"])
+    found = unweave.identify(
+        lambda x: bent(x) + 1e-5 * rng.standard_normal((len(x), 1)),
+        input_size=2,
+        domain=unweave.Box([-5.3, 14.9], [-2.3, 17.9]),
+        time_limit=3.0,
+    )
+    assert not (found.identified and not found.network.hidden)

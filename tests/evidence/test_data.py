@@ -151,5 +151,5 @@ def test_refusals(make, message):
 
 
 def test_another_number_of_columns_than_the_model(rows):
-    with pytest.raises(InputError, match="--target"):
+    with pytest.raises(InputError, match="target="):
         unweave.identify(planted(rows, "tanh"), domain=Data(rows[:, :5]))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from truth import random_network
 from unweave.core.domains import Ball, Box
-from unweave.core.errors import BudgetSpent, InputError, OracleError, OutsideDomain
+from unweave.core.errors import BeyondRange, BudgetSpent, InputError, OracleError, OutsideDomain
+from unweave.core.outputs import Squashing
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 from unweave.models.python_callable import CallableOracle
@@ -243,3 +244,20 @@ def test_a_progress_that_raises_is_noted_and_not_called_again():
         meter.ask(np.random.default_rng(len(calls)).standard_normal((3, 2)))
     assert len(calls) == 1
     assert meter.warnings == ("progress raised ValueError: no screen and was not called again",)
+
+
+def test_an_answer_beyond_the_range_of_a_squashing_refutes_it_to_a_method():
+    meter = Meter(CallableOracle("line", 1, 1, "float64", lambda x: 0.5 * x))
+    meter.look_through(Squashing("tanh"), 0.0, 2.0**-53)
+    assert meter.ask(np.array([[2.0 + 1e-3]])).shape == (
+        1,
+        1,
+    )  # outside of methods both readings are still open
+    with meter.allow("method", 10):
+        assert np.isfinite(meter.ask(np.array([[1.0], [2.0]]))).all()
+        assert not meter.refuted
+        with pytest.raises(BeyondRange, match="tanh"):
+            meter.ask(np.array([[2.5]]))
+    assert meter.refuted
+    meter.look_through(None)
+    assert not meter.refuted

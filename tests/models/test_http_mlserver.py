@@ -104,7 +104,7 @@ def test_a_served_classifier_is_identified_by_its_probabilities(origin, models):
     assert found.identified
     assert unweave.compare(models["classifier"], found.network).max_relative_error < 1e-4
     assert "log-odds" in found.verdict()
-    with pytest.raises(OracleError, match=r"BOOL .*--output-name .*predict_proba"):
+    with pytest.raises(OracleError, match=r"BOOL .*output_name= .*predict_proba"):
         resolve(f"{origin}/v2/models/classifier", input_size=4)
 
 
@@ -112,7 +112,7 @@ def test_the_command_line_names_what_is_wrong(origin, capsys):
     assert main(["identify", f"{origin}/v2/models/nobody", "--input-size", "4"]) == 2
     assert "is not served (404 Not Found: Model nobody not found)" in capsys.readouterr().err
     assert main(["identify", f"{origin}/v2/models/regressor"]) == 2
-    assert "does not say how many inputs it takes; pass input_size" in capsys.readouterr().err
+    assert "does not say how many inputs it takes; pass --input-size" in capsys.readouterr().err
     assert main(["identify", f"{origin}/v2/models/regressor", "--input-size", "7", "--retries", "1"]) == 2
     said = capsys.readouterr().err
     assert "500 Internal Server Error: ValueError: X has 7 features, but MLPRegressor is expecting 4" in said

@@ -134,6 +134,65 @@ def test_retries_end():
         from_url(gone + "/v2/models/net", input_size=3)
 
 
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_the_first_requests_carry_no_more_rows_than_asked_for(batch_size):
+    with serving(NETWORK, 3, max_rows=batch_size, refusal=500) as server:
+        served = ServedModel(server.origin + "/predict", batch_size=batch_size, retries=0)
+        oracle = from_url(served, input_size=3)
+        assert server.sizes[0] == 1
+        assert max(server.sizes) <= batch_size
+        assert (oracle.probes, server.num_rows) == (4, 4)
+
+
+def test_a_server_that_breaks_on_several_rows_is_asked_one_by_one():
+    with serving(NETWORK, 3, max_rows=1, refusal=500) as server:
+        oracle = from_url(ServedModel(server.origin + "/predict", retries=0), input_size=3)
+        assert np.allclose(oracle(POINTS), NETWORK(POINTS), rtol=1e-13)
+        assert set(server.sizes) == {1}
+
+
+def test_float32_answers_mean_float32_questions():
+    """Whole doubles that are float32 numbers, as ``tolist`` of a float32 array writes them."""
+
+    def f(x):
+        return NETWORK(x.astype(np.float32)).astype(np.float32).astype(np.float64)
+
+    asked = []
+
+    def noting(x):
+        asked.append(x)
+        return f(x)
+
+    with serving(noting, 3) as server:
+        assert from_url(server.origin + "/predict", input_size=3).dtype == "float32"
+        asked.clear()
+        unweave.identify(server.origin + "/predict", input_size=3, budget=200)
+        later = np.concatenate(asked[2:])  # the first four show the precision
+        assert np.array_equal(later, later.astype(np.float32))
+        assert (
+            from_url(ServedModel(server.origin + "/predict", datatype="FP64"), input_size=3).dtype
+            == "float64"
+        )
+
+
+def test_a_served_model_has_a_budget_unless_told_otherwise(capsys, monkeypatch):
+    with serving(NETWORK, 3) as server:
+        address = server.origin + "/predict"
+        found = unweave.identify(address, input_size=3)
+        assert found.ledger.budget == 10_000
+        assert "of 10,000" in found.verdict()
+        assert unweave.identify(address, input_size=3, budget=None).ledger.budget is None
+        assert unweave.identify(address, input_size=3, budget=2_000).ledger.budget == 2_000
+        assert unweave.identify(NETWORK, input_size=3).ledger.budget is None
+        assert main(["identify", address, "--input-size", "3", "--budget", "none"]) == 0
+        assert " of " not in capsys.readouterr().out.splitlines()[2].split(":")[0]
+        monkeypatch.setattr("unweave.run.asked.DEFAULT_BUDGET", 60)
+        assert main(["identify", address, "--input-size", "3"]) == 4
+        assert "60 queries are the default budget of a served model: --budget allows more, --budget none" in (
+            capsys.readouterr().out
+        )
+
+
 def test_a_rate_is_kept():
     with serving(NETWORK, 3) as server:
         served = ServedModel(server.origin + "/v2/models/net", requests_per_second=20, batch_size=10)
@@ -152,12 +211,12 @@ def answers(text: str) -> bytes:
         (
             "/v2/models/net",
             '{"outputs": [{"name": "y", "datatype": "FP64", "data": [NaN, 1]}]}',
-            "NaN.*radius",
+            "NaN.*domain=",
         ),
         (
             "/v2/models/net",
             '{"outputs": [{"name": "y", "datatype": "FP64", "data": [null, 1]}]}',
-            "null.*radius",
+            "null.*domain=",
         ),
         ("/v2/models/net", '{"outputs": [{"name": "y", "datatype": "INT64", "data": [1]}]}', "INT64.*labels"),
         (
@@ -166,10 +225,10 @@ def answers(text: str) -> bytes:
             "a, b; name",
         ),
         ("/v2/models/net", '{"predictions": [[1]]}', "is it a v2 server"),
-        ("/v1/models/net", '{"predictions": [["cat"]]}', "not answer with numbers but with .*cat"),
-        ("/v1/models/net", '{"predictions": [[1.0, 2.0]]}', "4 questions with shape"),
-        ("/v1/models/net", '{"predictions": [[1.0], [1, 2], [1], [1]]}', "different lengths"),
-        ("/v1/models/net", '{"scores": [[1.0]]}', "answers with scores.*--output-name"),
+        ("/v1/models/net", '{"predictions": [["cat", "dog"]]}', "not answer with numbers but with .*cat"),
+        ("/v1/models/net", '{"predictions": [[1.0], [2.0]]}', "1 questions with shape"),
+        ("/v1/models/net", '{"predictions": [[1.0], [1, 2]]}', "different lengths"),
+        ("/v1/models/net", '{"scores": [[1.0]]}', "answers with scores.*output_name="),
         ("/v1/models/net", '{"predictions": [-Infinity, 1, 1, 1]}', "-Infinity"),
     ],
 )
@@ -270,7 +329,7 @@ def test_secrets_never_show(tmp_path, monkeypatch, caplog):
         found.save(saved)
         found.report(page)
         monkeypatch.setenv("UNWEAVE_TEST_TOKEN", f"wrong-{SECRET}")
-        with pytest.raises(OracleError, match=r"refuses us.*--token-env") as caught:
+        with pytest.raises(OracleError, match=r"refuses us.*token_env=") as caught:
             resolve(served, input_size=3)
         assert "bad credentials" in str(caught.value)
         with pytest.raises(OracleError) as away:
@@ -332,3 +391,12 @@ def test_the_command_line_passes_headers_and_names_missing_ones(monkeypatch, cap
             assert shown.count("\n") == 1
     assert main(["identify", "model.onnx", "--rate", "3"]) == 2
     assert "no http address" in capsys.readouterr().err
+
+
+def test_waiting_for_a_server_keeps_to_the_time_limit_of_the_run():
+    with serving(lambda x: x[:, :1], 3) as server:
+        server.faults.extend([500] * 50)
+        began = time.monotonic()
+        with pytest.raises(OracleError, match="asked"):
+            unweave.identify(f"{server.origin}/predict", input_size=3, time_limit=1.0)
+        assert time.monotonic() - began < 5.0  # its own patience is a minute

@@ -180,7 +180,7 @@ def test_pickles_are_refused_unless_trusted(tmp_path, rng):
     (tmp_path / "garbage.pickle").write_bytes(b"garbage")
     x = rng.standard_normal((5, 3))
     for name in ("model.pt", "model.joblib", "model.pkl", "garbage.pickle"):
-        with pytest.raises(InputError, match=r"pickled .* allow_pickle=True \(--allow-pickle\)"):
+        with pytest.raises(InputError, match=r"pickled .* allow_pickle=True"):
             resolve(tmp_path / name)
     with torch.no_grad():
         expected = module(torch.as_tensor(x)).numpy()

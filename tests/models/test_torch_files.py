@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+import unweave
 from unweave.core.errors import InputError
 from unweave.models.resolve import resolve, resolve_network
 
@@ -63,4 +64,37 @@ def test_a_pickled_module_still_needs_permission(module, tmp_path):
 
 @pytest.mark.parametrize("first", [nn.BatchNorm1d(5), nn.LayerNorm(5), nn.Flatten()])
 def test_layers_before_the_first_linear_one_tell_the_size(module, first):
-    assert resolve(nn.Sequential(first.double(), *module)).input_size == 5
+    whole = nn.Sequential(first.double(), *module)
+    assert resolve(whole).input_size == 5
+    found = unweave.identify(whole)
+    assert found.identified
+    assert ("behind the division" in found.verdict()) == isinstance(first, nn.LayerNorm)
+    if isinstance(first, nn.LayerNorm):
+        x = torch.randn(7, 5, dtype=torch.float64)
+        inside = torch.nn.functional.layer_norm(x, (5,), eps=first.eps).numpy()
+        assert np.allclose(found(inside), whole(x).detach().numpy(), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_half_precision_is_rounding_and_no_tree(module, kind):
+    asked = []
+
+    class Noting(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(
+                *(nn.Linear(p.in_features, p.out_features) if isinstance(p, nn.Linear) else p for p in module)
+            ).to(kind)
+
+        def forward(self, x):
+            asked.append(x.double().numpy())
+            return self.inner(x)
+
+    found = unweave.identify(Noting(), input_size=5, time_limit=3, budget=4000)
+    assert found.precision.kind == "noisy"
+    assert not found.identified or found.surrogate_error < 0.1
+    assert "tree" not in found.verdict()
+    assert "module.float()" in found.verdict()
+    x = np.concatenate(asked)
+    assert np.array_equal(torch.as_tensor(x).to(kind).double().numpy(), x)
+    assert np.linalg.norm(x, axis=1).max() <= 3 * 5**0.5

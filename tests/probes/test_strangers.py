@@ -102,3 +102,28 @@ def test_a_linear_model_in_float32_is_linear():
     assert found.identified
     assert found.network.hidden == ()
     np.testing.assert_allclose(found.network.weights[0], weights.T, rtol=1e-5, atol=1e-6)
+
+
+def test_saturated_units_in_float32_are_no_tree():
+    """Where every unit is far out, float32 answers rest on steps of their own rounding."""
+    rng = np.random.default_rng(5)
+    w, a = rng.standard_normal((4, 5)).astype(np.float32), rng.standard_normal((4, 2)).astype(np.float32)
+    centre = np.array([5.7, 9.0, -5.7, 11.6, 10.6])
+    found = unweave.identify(
+        lambda x: np.tanh(0.25 * x.astype(np.float32) @ w.T) @ a,
+        input_size=5,
+        domain=unweave.Box(centre, centre + 3),
+        time_limit=2.0,
+    )
+    assert "jump" not in found.reason
+
+
+@pytest.mark.parametrize("activation", [np.tanh, lambda z: np.maximum(z, 0)])
+def test_a_very_large_ball_is_no_field_of_bumps(activation):
+    found = unweave.identify(
+        lambda x: activation(x @ np.array([[1.0], [-0.5], [2.0]]) / 1e90 + 0.1),
+        input_size=3,
+        domain=unweave.Ball(1e90),
+        time_limit=2.0,
+    )
+    assert "bumps" not in found.reason

@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from report.results import hostile, result
 from truth import random_network
+from unweave.audit import Audit, Case
+from unweave.core.errors import Outcome
 
 WIDTHS = {"desk": 1100, "phone": 400}
 FRAME = """<!doctype html><body><iframe id="f" width="{width}" height="900" src="{page}"></iframe><script>
@@ -44,15 +46,44 @@ def run_browser(browser: str, profile: Path, *arguments: str) -> tuple[str, str]
     return done.stdout, "\n".join(line for line in done.stderr.splitlines() if "CONSOLE" in line)
 
 
+def _audited() -> Audit:
+    """An audit of every outcome, with a price and long reasons."""
+    names = ("none", "float32", "decimals=6", "noise=0.0001", "labels", "at most 25% of the queries")
+    outcomes = (Outcome.IDENTIFIED, Outcome.PARTLY, *[Outcome.NOT_IDENTIFIED] * 4)
+    errors = (3e-11, 4e-6, 2e-3, 0.4, None, None)
+    cases = [
+        Case(
+            name,
+            outcome,
+            "30-30-9-1 tanh",
+            1.0 / (1 + i),
+            error,
+            error,
+            10 ** (i + 2),
+            3.5,
+            12.0,
+            "why " * 30,
+        )
+        for i, (name, outcome, error) in enumerate(zip(names, outcomes, errors, strict=True))
+    ]
+    return Audit("ONNX model tanh_30_9.onnx", "the model's own network", tuple(cases), 0.01)
+
+
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "build/browser")
     folder.mkdir(parents=True, exist_ok=True)
     browser = find_browser()
     reference = random_network((5, 6, 3, 2), "tanh", seed=1)
-    pages = {"whole": result(), "hostile": hostile()}
+    pages = {"whole": result(), "hostile": hostile(), "audit": _audited()}
     with tempfile.TemporaryDirectory() as profile:
         for name, found in pages.items():
-            page = found.report(folder / f"{name}.html", reference=reference).resolve()
+            target = folder / f"{name}.html"
+            page = (
+                found.report(target)
+                if isinstance(found, Audit)
+                else found.report(target, reference=reference)
+            )
+            page = page.resolve()
             for place, width in WIDTHS.items():
                 frame = folder / f"{name}-{place}-frame.html"
                 frame.write_text(FRAME.format(width=width, page=page.as_uri()))

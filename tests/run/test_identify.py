@@ -158,7 +158,7 @@ def test_bad_requests_are_refused_before_any_question():
         unweave.identify(truth, activation="tahn")
     with pytest.raises(InputError, match="unknown method"):
         unweave.identify(truth, method="magic")
-    with pytest.raises(InputError, match="width"):
+    with pytest.raises(InputError, match="hidden="):
         unweave.identify(truth, hidden=[0])
     with pytest.raises(InputError, match="budget"):
         unweave.identify(truth, budget=0)

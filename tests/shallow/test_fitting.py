@@ -106,7 +106,7 @@ def test_the_same_seed_gives_the_same_network_and_another_start_continues():
     ("options", "named"),
     [
         ({"width": 0}, "width=0"),
-        ({"width": 4, "method": "magic"}, "known: auto"),
+        ({"width": 4, "method": "magic"}, "one of auto"),
         ({"width": 4, "output_weights": [1.0]}, "4 finite numbers"),
         ({"width": 4, "output_weights": "fixed"}, "'train' or 4 numbers"),
         ({"width": 4, "activation": "tanh", "method": "closed-form"}, "quadratic units"),

@@ -177,5 +177,5 @@ def test_wrong_input_is_refused_in_one_line():
         with pytest.raises(InputError, match=named) as caught:
             certify(network, x, y)
         assert "\n" not in str(caught.value)
-    with pytest.raises(InputError, match="train or fixed"):
+    with pytest.raises(InputError, match="train, fixed"):
         certify(_shallow(np.ones((2, 3)), [1, 1]), x, y, output_weights="both")

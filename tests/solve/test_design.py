@@ -46,6 +46,12 @@ def test_no_more_points_than_allowed_and_none_where_none_are_needed():
     assert len(telling_points(network, x, draw, noise=NOISE, goal=worst / 100, most=0)) == 0
 
 
+def test_directions_that_the_answers_hide_are_not_taken_for_known():
+    network, draw = random_network((6, 5, 1), "tanh", 54), _draw(2)
+    x = 1e-9 * draw(150)  # around the origin everything is affine to rounding
+    assert len(telling_points(network, x, draw, noise=NOISE, goal=1.0, most=40)) > 0
+
+
 def test_the_size_of_a_unit_is_its_largest_parameter():
     network = random_network((2, 3, 1), "tanh", 3)
     sizes = network.with_flat(unit_sizes(network))

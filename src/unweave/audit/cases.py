@@ -9,7 +9,6 @@ undefended model took.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,8 @@ from typing import Any
 import numpy as np
 
 from unweave.comparison import compare
+from unweave.core import clock
+from unweave.core.arguments import listener, number, shown, whole
 from unweave.core.domains import Domain, Everywhere
 from unweave.core.errors import InputError, Outcome, UnweaveError
 from unweave.core.network import Network
@@ -26,6 +27,7 @@ from unweave.models.defended import Defence, Defended, parse_defence
 from unweave.models.resolve import resolve, resolve_network
 from unweave.result import Identification
 from unweave.run import identify
+from unweave.run.asked import Budget, check_place, settle_budget
 
 DEFENCES = (
     "none",
@@ -130,7 +132,7 @@ def audit(
     defences: Sequence[str | Defence] | None = None,
     limits: Sequence[float] = LIMITS,
     domain: Domain | None = None,
-    budget: int | None = None,
+    budget: Budget = "auto",
     time_limit: float = 12.0,
     cost: float | None = None,
     input_size: int | None = None,
@@ -156,21 +158,49 @@ def audit(
         Price of one query, for the table.
     progress
         Called with (case, its number, how many there are) when a case begins.
+
+    Returns
+    -------
+    Audit
+        One case a defence; ``table()``, ``report(path)`` and ``to_json()`` tell it.
+
+    Raises
+    ------
+    UnweaveError
+        As ``identify``; ``InputError`` for a defence or limit that is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from unweave.audit import audit
+    >>> model = lambda x: np.tanh(x @ [[1, 0.5], [-2, 1]] + 0.3) @ [1, 3]
+    >>> found = audit(model, input_size=2, defences=["none", "labels"], limits=[])
+    >>> [(case.defence, case.recovered) for case in found.cases]
+    [('none', 1.0), ('labels', 0.0)]
     """
+    check_place(domain)
+    whole("seed", seed)
+    cost = None if cost is None else number("cost", cost, least=0)
+    listener("progress", progress)
+    for name, given in (("defences", () if defences is None else defences), ("limits", limits)):
+        if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+            raise InputError(f"{name}={shown(given)}: give a list")
+    limits = [number("limits", share, above=0) for share in limits]
+    most = settle_budget(budget, model)
     oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
     chosen = [d if isinstance(d, Defence) else parse_defence(d) for d in (defences or _usual(oracle))]
     if any(not 0 < share < 1 for share in limits):
         raise InputError(f"limits={list(limits)}: give fractions between 0 and 1")
     judge = _Judge(oracle, _readable(model, allow_pickle), domain or Everywhere(), cost, seed)
     names = [str(d) for d in chosen] + [f"at most {share:.0%} of the queries" for share in limits]
-    settings: dict[str, Any] = {"domain": domain, "seed": seed, "time_limit": time_limit}
+    settings: dict[str, Any] = {"domain": domain, "seed": seed, "time_limit": time_limit, "surrogate": False}
     cases: list[Case] = []
     undefended: int | None = None
-    for number, defence in enumerate(chosen):
+    for i, defence in enumerate(chosen):
         if progress is not None:
-            progress(names[number], number + 1, len(names))
-        found, seconds = _timed(Defended(oracle, defence, seed=seed), budget=budget, **settings)
-        cases.append(judge.case(names[number], found, seconds))
+            progress(names[i], i + 1, len(names))
+        found, seconds = _timed(Defended(oracle, defence, seed=seed), budget=most, **settings)
+        cases.append(judge.case(names[i], found, seconds))
         if defence.kind == "none":
             undefended = found.ledger.total
     for name, share in zip(names[len(chosen) :], limits, strict=True):
@@ -207,7 +237,7 @@ class _Judge:
             found="" if network is None else network.describe(),
             recovered=recovered,
             parameter_error=error,
-            fidelity=None if network is None else self._fidelity(network),
+            fidelity=None if found.surrogate is None else self._fidelity(found.surrogate),
             queries=found.ledger.total,
             seconds=seconds,
             price=None if self._cost is None else self._cost * found.ledger.total,
@@ -248,5 +278,5 @@ def _readable(model: Any, allow_pickle: bool) -> Network | None:
 
 
 def _timed(model: Any, **settings: Any) -> tuple[Identification, float]:
-    began = time.perf_counter()
-    return identify(model, **settings), time.perf_counter() - began
+    began = clock.now()
+    return identify(model, **settings), clock.now() - began

@@ -49,7 +49,7 @@ def draw(audit: Audit) -> Figure:
     """Left: the share of units that came back behind each defence. Right: how far the outputs of the copy are off."""
     cases = audit.cases[::-1]
     places = np.arange(len(cases))
-    figure = canvas.new_figure(0.9 + 0.26 * len(cases), 7.2)
+    figure = canvas.new_figure(1.0 + 0.3 * len(cases), 8.6)
     left = canvas.add_axes(figure, 1, 2, 1, grid="x")
     left.barh(places, [case.recovered for case in cases], color=[_TONES[case.outcome] for case in cases])
     left.set_yticks(places, [canvas.short(case.defence, 30) for case in cases])
@@ -60,9 +60,8 @@ def draw(audit: Audit) -> Figure:
         if case.fidelity is not None:
             right.plot(max(case.fidelity, _LEAST), place, "o", color=_TONES[case.outcome])
         else:
-            right.text(1, float(place), "no copy", color=canvas.MUTED, ha="right", va="center")
-    right.set_xscale("log")
-    right.set_xlim(_LEAST / 3, 3)
+            right.text(0.9, float(place), "no copy", color=canvas.MUTED, ha="right", va="center")
+    canvas.set_log_scale(right, "x", np.array([_LEAST, 1.0]))
     right.set_yticks(places, [""] * len(cases))
     right.set_ylim(left.get_ylim())
     right.set_title("error of the copy's outputs")

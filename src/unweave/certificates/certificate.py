@@ -100,7 +100,7 @@ def name_units(network: Network, deviations: np.ndarray, limit: float = 1e-2) ->
     for layer, w in enumerate(network.weights):
         for unit, deviation in enumerate(deviations[start : start + len(w)]):
             if not deviation < limit:
-                size = "not at all" if not np.isfinite(deviation) else f"only to {deviation:.0%}"
+                size = "not at all" if not np.isfinite(deviation) else f"only to {deviation:.1%}"
                 place = "output" if layer == network.num_layers - 1 else f"layer {layer + 1}, unit"
                 names.append(f"{place} {unit}: determined {size}")
         start += len(w)

@@ -6,10 +6,12 @@ asked lies beyond eight error bars where the method states them; every parameter
 method names no part as undetermined.
 
 *Partly identified*: the function agrees to 1e-3, or a check failed that leaves the rest of the function as it is (a
-rare unit is missing), or only the first layer is known.
+rare unit is missing, but most fresh answers agree), or only the first layer is known.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from unweave.certificates.certificate import Certificate
 from unweave.core.errors import Outcome
@@ -42,8 +44,7 @@ def judge(
         if certificate.failed:  # what the method says of the layer is then no longer true
             return Outcome.NOT_IDENTIFIED, _join(*(check.reason for check in certificate.failed))
         return Outcome.PARTLY, reason
-    local = [check.reason for check in certificate.failed if check.local]
-    if local:
+    if _mostly_agrees(certificate) and any(check.local for check in certificate.failed):
         return Outcome.PARTLY, _join(*(check.reason for check in certificate.failed))
     if not certificate.agrees:
         partly = certificate.max_relative_error <= PARTLY
@@ -65,6 +66,14 @@ def judge(
         open_parts = f"the function is recovered, but {count} of its parts are not determined by the answers"
         return Outcome.PARTLY, reason or open_parts
     return Outcome.IDENTIFIED, reason
+
+
+def _mostly_agrees(certificate: Certificate) -> bool:
+    """Whether a check that fails somewhere leaves the rest of the function as it is: most fresh answers agree."""
+    errors = certificate.fresh.get("errors")
+    if errors is None or not len(errors):
+        return True
+    return float(np.median(errors)) <= max(PARTLY, certificate.tolerance)
 
 
 def _join(*parts: str) -> str:

@@ -90,10 +90,9 @@ class Disagreement:
             kinds.append(f"{100 * self.rare_patterns:.2g} % of rare patterns")
         if self.questions.get("far", 0):
             kinds.append(f"{100 * self.rare_directions:.2g} % of directions")
-        return (
-            f"{self.num_questions:,} questions in search of disagreement found none: a unit could hide that is "
-            f"active on less than {' and '.join(kinds)}"
-        )
+        found = f"{self.num_questions:,} questions in search of disagreement found none"
+        hidden = f": a unit could hide that is active on less than {' and '.join(kinds)}"
+        return found + (hidden if kinds else "")
 
 
 def check_disagreement(

@@ -29,15 +29,25 @@ from unweave.certificates.disagreement import check_disagreement
 from unweave.certificates.first_layer import PLANE_ERROR, check_planes
 from unweave.certificates.kinks import check_kinks
 from unweave.certificates.steps import check_faces
-from unweave.certificates.visible import measure_visible
+from unweave.certificates.visible import Visible, measure_visible
+from unweave.core import activations as act
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
-from unweave.solve.weighted import relative_errors, weighted_system
+from unweave.solve.weighted import MOST_ENTRIES, MOST_PARAMETERS, relative_errors, weighted_system
 
 SHOWN = "what the domain shows"
 """Name of the check."""
+TWINS = 100.0
+"""Hyperplanes closer than so many relative errors of an answer are not two: no answer tells them apart."""
+SAME = 1e-12
+CLOSE = 1e-3
+"""The same where standard errors could not be computed."""
+ENOUGH = 2
+"""Answers for each number that they determine, where there are too many to use all."""
+MOST_COMPARED = 1000
+"""Points at which hyperplanes are compared."""
 LOOSEST = 0.1
 """However rough the answers are, a larger relative error on fresh ones is no agreement."""
 
@@ -74,13 +84,19 @@ def certify(
     checks: list[Check] = []
     if in_domain:
         visible = measure_visible(
-            network, used[0], meter.domain, float(np.median(noise)), precision.unit, rng
+            network,
+            used[0],
+            meter.domain,
+            float(np.median(noise)),
+            precision.unit,
+            rng,
         )
-        if visible is not None:
-            deviations, condition = visible.deviations, visible.condition
-            checks.append(_hidden_directions(visible.num_hidden))
+        deviations, condition = visible.deviations, visible.condition
+        checks.append(_hidden_directions(visible))
     elif not steps:
-        system = weighted_system(network, *used, noise, unit=precision.unit)
+        rows = choose_answers(network, *used, rng)
+        bars = noise[rows] if isinstance(noise, np.ndarray) else noise
+        system = weighted_system(network, used[0][rows], used[1][rows], bars, unit=precision.unit)
         if system is not None:
             deviations, condition = system.unit_errors(network), system.information.condition
     fresh = FreshQueries(meter, precision, rng)
@@ -100,7 +116,10 @@ def certify(
         tolerance=tolerance,
         condition=condition,
         max_standard_error=None if deviations is None else float(np.max(deviations, initial=0.0)),
-        undetermined=() if deviations is None else name_units(network, deviations),
+        undetermined=(
+            *(() if deviations is None else name_units(network, deviations)),
+            *name_twins(network, used[0], TWINS * precision.relative if deviations is not None else CLOSE),
+        ),
         checks=tuple(checks),
         fresh={
             "answers": y,
@@ -112,10 +131,51 @@ def certify(
     )
 
 
-def _hidden_directions(count: int) -> Check:
+def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Which answers the standard errors are computed from: all, or where these are too many enough for every unit.
+
+    Fewer answers leave larger errors, so that nothing is called determined that is not.
+    """
+    count, d = network.num_parameters, network.input_size
+    if y.size * count <= MOST_ENTRIES or count > MOST_PARAMETERS:
+        return np.arange(len(x))
+    chosen = [rng.permutation(len(x))[: ENOUGH * count // network.output_size + 1]]
+    for height in (x @ network.weights[0].T + network.biases[0]).T:
+        active = np.flatnonzero(height > 0)
+        chosen.append(rng.permutation(active)[: ENOUGH * (d + 2)])
+    rows = np.unique(np.concatenate(chosen))
+    return rng.permutation(rows)[: int(MOST_ENTRIES / (count * network.output_size))]
+
+
+def name_twins(network: Network, x: np.ndarray, closest: float) -> tuple[str, ...]:
+    """First-layer units of one hyperplane, as far as the points ``x`` can tell: they may be one unit, or more."""
+    # all along the run: its first questions may lie on one line; and far ones must not drown those nearby
+    x = x[np.linspace(0, len(x) - 1, min(len(x), MOST_COMPARED)).astype(int)]
+    heights = x @ network.weights[0].T + network.biases[0]
+    heights /= 1 + np.linalg.norm(x, axis=1, keepdims=True)
+    heights = heights / np.maximum(np.linalg.norm(heights, axis=0), 1e-300)
+    if not network.hidden or len(heights) < 2:
+        return ()
+    cosines = np.triu(heights.T @ heights, 1)
+    if np.isinf(act.get(network.activations[0]).limits).any():
+        cosines = np.maximum(cosines, 0.0)  # the two sides of one hyperplane are two units
+    twins = []
+    for i, j in np.argwhere(np.abs(cosines) > 1 - 1e-5)[:MOST_COMPARED]:
+        if np.linalg.norm(heights[:, i] - np.sign(cosines[i, j]) * heights[:, j]) < max(closest, SAME):
+            twins.append(f"layer 1, units {i} and {j}: one hyperplane, not two that differ")
+    return tuple(twins)
+
+
+def _hidden_directions(visible: Visible) -> Check:
     """What the domain does not show of the parameters, in words; it holds nothing up."""
-    words = f"{count} directions of the parameters change nothing in this domain" if count else ""
-    return Check(SHOWN, True, {"num_hidden": float(count)}, words)
+    count, words = visible.num_hidden, []
+    if count:
+        words.append(
+            f"{count} directions of the parameters change nothing in this domain that its answers show"
+        )
+    if visible.alone:
+        words.append("the network is large: standard errors are those of each unit with all others held")
+    return Check(SHOWN, True, {"num_hidden": float(count)}, "; ".join(words))
 
 
 def _certify_first_layer(

@@ -17,21 +17,23 @@ from itertools import pairwise
 
 import numpy as np
 
+from unweave.certificates.alternatives import (
+    RUNNER_UP,
+    describe_runners_up,
+    ordinary,
+    relatives,
+    with_activation,
+)
 from unweave.certificates.base import Check
-from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.precision import Precision
-from unweave.solve.descend import Settings
+from unweave.solve.descend import End, Settings
 from unweave.solve.fit import fit_network
 from unweave.solve.layout import Layout
+from unweave.solve.weighted import answer_accuracy
 
-INTERVALS, RUNNER_UP = "answers within their rounding", "other activations excluded"
-"""Names of the checks."""
-FAMILIES = (("tanh", "erf", "softsign"), ("gelu", "gelu_tanh", "silu", "softplus", "mish"))
-"""Activations that are easily taken for each other."""
-_TWINS = {"sigmoid": "tanh"}
-FAR = 1e3
-"""Answers to questions so many times longer than the typical one are not counted on."""
+INTERVALS = "answers within their rounding"
+"""Name of the check."""
 DEVIATIONS = 4.0
 MOST_ENTRIES = 2e7
 """Larger Jacobians are not factorised; the leverage is then taken to be the same everywhere."""
@@ -41,7 +43,7 @@ Answers = tuple[np.ndarray, np.ndarray]
 
 def check_rounding(network: Network, used: Answers, every: Answers, precision: Precision) -> list[Check]:
     """Whether ``network``, found from the answers ``used``, keeps to the interval of every answer, and it alone."""
-    used = _ordinary(used)
+    used = ordinary(used)
     beyond = _beyond(network, used, every, precision.step)
     worst = float(np.max(beyond, initial=0.0))
     count = int(np.sum(beyond > 1))
@@ -58,63 +60,32 @@ def check_rounding(network: Network, used: Answers, every: Answers, precision: P
     return [intervals] if count else [intervals, _exclude_others(network, used, every, precision)]
 
 
-def _ordinary(answers: Answers) -> Answers:
-    """Without those far out, which say little about the weights where the answers grow."""
-    lengths = np.linalg.norm(answers[0], axis=1)
-    near = lengths <= FAR * max(float(np.median(lengths)), 1e-300) if len(lengths) else lengths == 0
-    return answers[0][near], answers[1][near]
-
-
 def _exclude_others(network: Network, used: Answers, every: Answers, precision: Precision) -> Check:
     """Fit the other activations of the family at the same widths."""
-    own = {_TWINS.get(name, name) for name in network.hidden_activations}
-    family = next((family for family in FAMILIES if own <= set(family)), ())
-    tried, alike = [], []
-    for name in family:
-        if name in own or name not in act.names():
-            continue
-        other = fit_network(
-            _with_activation(network, name),
+    tried, alike = relatives(network), []
+    for name in tried:
+        fit = fit_network(
+            with_activation(network, name),
             *used,
             settings=Settings(target=0.3 * precision.relative, max_steps=60),
-        ).network
-        tried.append(name)
-        if np.max(_beyond(other, used, every, precision.step), initial=0.0) <= 1:
+        )
+        if fit.end is End.TIME:
+            return Check(RUNNER_UP, None, needed=True)
+        if np.max(_beyond(fit.network, used, every, precision.step), initial=0.0) <= 1:
             alike.append(name)
     if (1, 1) in pairwise(network.hidden):  # one unit of one unit bends as a single one of another kind may
         alike.append("single")
     if network.activations[-1] in ("relu6", "hardtanh") or network.activations[-1].startswith("clamp"):
         alike.append("smoother")  # a bound that is reached gently looks sharp behind few decimals
-    names = " and ".join(alike)
-    return Check(
-        RUNNER_UP,
-        not alike,
-        {"num_tried": float(len(tried)), "num_alike": float(len(alike))},
-        f"{' and '.join(tried)} units do not explain the answers" if tried and not alike else "",
-        f"{names} units explain the rounded answers as well: more decimals or a larger domain would tell"
-        if alike
-        else "",
-        local=True,
-    )
-
-
-def _with_activation(network: Network, name: str) -> Network:
-    """The network with other units of the same slope at zero."""
-    weights = [w.copy() for w in network.weights]
-    biases = [b.copy() for b in network.biases]
-    zero = np.zeros(1)
-    for layer, before in enumerate(network.hidden_activations):
-        old, new = (float(act.get(kind).first(zero, np)[0]) for kind in (before, name))
-        weights[layer] *= old / new
-        biases[layer] *= old / new
-    return Network(weights, biases, (*[name] * len(network.hidden), network.activations[-1]))
+    return describe_runners_up(tried, alike)
 
 
 def _beyond(network: Network, used: Answers, every: Answers, step: float) -> np.ndarray:
     """How far each answer is from the network, in units of what its rounding and the network's own error allow."""
     x, y = every
     deviation = step / np.sqrt(12) * np.sqrt(_leverage(network, used[0], x))
-    allowed = 0.5 * step * (1 + 1e-6) + DEVIATIONS * deviation
+    arithmetic = answer_accuracy(network, x, 0.0)  # far out the model's own rounding counts too
+    allowed = 0.5 * step * (1 + 1e-6) + DEVIATIONS * np.hypot(deviation, arithmetic)
     return np.max(np.abs(network(x) - y) / allowed, axis=1)
 
 

@@ -10,7 +10,7 @@ stretches, units and outputs. Rows that a fit has seen count too: a fit makes re
 from __future__ import annotations
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from unweave.certificates.base import Check
 from unweave.core.network import Network
@@ -24,13 +24,13 @@ NUM_IN_STRETCH = 12
 MOST_ROWS = 200_000
 
 
-def check_structure(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> Check | None:
-    """Whether means over stretches of the units are those of noise; None where there are too few rows to tell."""
+def check_structure(network: Network, x: np.ndarray, y: np.ndarray, noise: float) -> list[Check]:
+    """Whether means over stretches of the units are those of noise; nothing where there are too few rows to tell."""
     x = x[:MOST_ROWS]
     errors = network(x) - y[:MOST_ROWS]
     num_stretches = min(NUM_STRETCHES, len(x) // NUM_IN_STRETCH)
     if num_stretches < 4 or not noise > 0 or not network.hidden:
-        return None
+        return []
     heights = x @ network.weights[0].T + network.biases[0]
     largest = 0.0
     for height in heights.T:
@@ -38,8 +38,8 @@ def check_structure(network: Network, x: np.ndarray, y: np.ndarray, noise: float
             means = np.abs(errors[stretch].mean(axis=0)) * np.sqrt(len(stretch)) / noise
             largest = max(largest, float(np.max(means)))
     num_means = heights.shape[1] * num_stretches * errors.shape[1]
-    allowed = 1.1 * float(norm.isf(CHANCE / (2 * num_means)))  # the noise itself is an estimate
+    allowed = 1.1 * float(-ndtri(CHANCE / (2 * num_means)))  # the noise itself is an estimate
     words = f"the mean residual across the units is {largest:.1f} standard errors at most, chance allows {allowed:.1f}"
     passed = largest <= allowed
     reason = "" if passed else f"{words}: the residuals have structure, the units may be of another kind"
-    return Check(STRUCTURE, passed, {"largest": largest, "allowed": allowed}, words, reason)
+    return [Check(STRUCTURE, passed, {"largest": largest, "allowed": allowed}, words, reason)]

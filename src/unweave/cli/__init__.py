@@ -20,7 +20,7 @@ from cyclopts import App, CycloptsError
 
 from unweave.version import __version__
 
-app = App(
+app: App = App(
     name="unweave",
     help="Take a neural network apart from the outside: from f(x) back to its weights, with a certificate. "
     "--debug behind any command shows tracebacks.",
@@ -63,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         return _fail(f"{str(error).rstrip('. ')}; see unweave --help", 2, debug)
     except UnweaveError as error:
-        return _fail(str(error), 2, debug)
+        from unweave.cli.wording import with_flags
+
+        return _fail(with_flags(str(error)), 2, debug)
     except KeyboardInterrupt as stop:
         return _fail(
             str(stop)

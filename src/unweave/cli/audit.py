@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -19,7 +19,7 @@ def audit(
     /,
     *,
     defences: str | None = None,
-    budget: int | None = None,
+    budget: int | Literal["auto", "none"] = "auto",
     time_limit: float = 12.0,
     cost: float | None = None,
     radius: float | None = None,
@@ -44,7 +44,7 @@ def audit(
     defences
         Comma separated: none,float32,decimals=3,noise=1e-3,clip=1,top=1,labels. The usual ones when not given.
     budget
-        Most queries of one case.
+        Most queries of one case. auto: 10,000 of a served model, any number of one at hand; none: any number.
     time_limit
         Seconds for one case.
     cost
@@ -82,7 +82,7 @@ def audit(
         served.serve(model),
         defences=None if defences is None else [part for part in defences.split(",") if part.strip()],
         domain=domain,
-        budget=budget,
+        budget=None if budget == "none" else budget,
         time_limit=time_limit,
         cost=cost,
         input_size=input_size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unweave.cli.options import AllowPickle, print_layers
+from unweave.cli.options import AllowPickle
 
 
 def compare(
@@ -44,7 +44,7 @@ def compare(
     comparison = align(first, second, points=points)
     print(f"a: {first.describe()}")
     print(f"b: {second.describe()}")
-    print_layers(comparison, 0 if points is None else len(points))
+    print(comparison.table())
     same = comparison.max_relative_error <= tolerance
     word = "the same network up to symmetry" if same else "different networks"
     worst = comparison.max_relative_error

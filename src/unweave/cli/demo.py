@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from unweave.cli.options import Quiet, print_layers
+from unweave.cli.options import Quiet
 
 
 def demo(
@@ -42,6 +42,6 @@ def demo(
         comparison = align(truth, found.network)
         print()
         print("Beside the truth, up to what no observer can see:")
-        print_layers(comparison)
+        print(comparison.table())
         print(f"worst relative error of a parameter: {comparison.max_relative_error:.1e}")
     return found.outcome.exit_status

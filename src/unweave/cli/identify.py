@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -11,7 +11,6 @@ from unweave.cli.options import (
     NO_ROWS,
     NOWHERE,
     AllowPickle,
-    Flag,
     Outputs,
     Quiet,
     Rows,
@@ -30,9 +29,9 @@ def identify(
     *,
     activation: str = "auto",
     hidden: str | None = None,
-    budget: int | None = None,
+    budget: int | Literal["auto", "none"] = "auto",
     time_limit: float | None = None,
-    surrogate: Annotated[bool, Flag] = False,
+    surrogate: bool | None = None,
     radius: float | None = None,
     box: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
     rows: Rows = NO_ROWS,
@@ -58,11 +57,13 @@ def identify(
     hidden
         Widths of the hidden layers, comma separated: 30,9. Found when not given.
     budget
-        Most queries that may be asked; never exceeded.
+        Most queries that may be asked; never exceeded. auto: 10,000 of a served model, any number of one at hand;
+        none: any number.
     time_limit
-        Seconds for the whole run; it ends with the best of what is known.
+        Seconds of work for the whole run, waiting for the model included; it ends with the best of what is known.
     surrogate
-        Where nothing is identified, write a copy of the function to --out, with its fidelity.
+        Where nothing is identified, --out gets a copy of the function, with its fidelity. On by default unless the
+        model is known not to be a network; --surrogate: then too; --no-surrogate: never.
     radius
         Ask only inside the ball of this radius around the origin.
     box
@@ -85,12 +86,12 @@ def identify(
     from unweave.core.progress import StageProgress
     from unweave.run import identify as run
 
-    with StageProgress(quiet=quiet) as progress:
+    with StageProgress(quiet=quiet, time_limit=time_limit) as progress:
         found = run(
             served.serve(model),
             activation=activation,
             hidden=widths,
-            budget=budget,
+            budget=None if budget == "none" else budget,
             time_limit=time_limit,
             surrogate=surrogate,
             domain=domain,

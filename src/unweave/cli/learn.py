@@ -53,7 +53,7 @@ def learn(
     from unweave.core.progress import StageProgress
     from unweave.run import learn as run
 
-    with StageProgress(quiet=quiet, unit="rows") as progress:
+    with StageProgress(quiet=quiet, unit="rows", time_limit=time_limit) as progress:
         found = run(
             data,
             activation=activation,

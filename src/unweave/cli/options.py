@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 if TYPE_CHECKING:
-    from unweave.comparison import Comparison
     from unweave.result import Identification
 
 
-Flag = Parameter(negative="")
+Flag: Parameter = Parameter(negative="")
 Quiet = Annotated[bool, Flag, Parameter(help="Show no progress.")]
 AllowPickle = Annotated[bool, Flag, Parameter(help="Load pickled models too; a pickle can run any code.")]
 
@@ -55,7 +54,9 @@ class Outputs:
             found.report(self.report)
         if self.out is not None:
             print(f"unweave: {self._export(found, self.out)}", file=sys.stderr)
-        print(found.verdict())
+        from unweave.cli.wording import with_flags
+
+        print(with_flags(found.verdict()))
         return found.outcome.exit_status
 
     def _export(self, found: Identification, out: Path) -> str:
@@ -153,22 +154,3 @@ def parse_numbers(text: str | None, kind: Any, option: str, example: str) -> tup
         return tuple(kind(part) for part in text.split(","))
     except ValueError as error:
         raise InputError(f"{option} {text}: give numbers separated by commas, such as {example}") from error
-
-
-def print_layers(comparison: Comparison, num_points: int = 200) -> None:
-    print(f"{'layer':>5}  {'matched':>7}  {'unmatched':>9}  {'max rel. error':>14}  {'rms':>8}")
-    for i, layer in enumerate(comparison.per_layer):
-        print(
-            f"{i + 1:>5}  {layer.num_matched:>7}  {layer.num_unmatched:>9}  "
-            f"{layer.max_relative_error:>14.1e}  {layer.rms_relative_error:>8.1e}"
-        )
-    if comparison.functional_error is not None:
-        print(
-            f"largest difference of outputs on {num_points:,} points: {comparison.functional_error:.1e} of their spread"
-        )
-    if comparison.visible_error is not None and comparison.wrong_share is not None:
-        strict, visible = comparison.max_relative_error, comparison.visible_error
-        print(
-            f"every parameter: {strict:.1e}, every visible parameter: {visible:.1e} (worst relative errors)"
-        )
-        print(f"the function: it differs on {comparison.wrong_share:.2%} of the points")

@@ -37,6 +37,8 @@ class ServedOptions:
     """Where the answer to a template keeps the outputs: data.predictions.*.score."""
     features: str | None = None
     """Names of the inputs, comma separated, for $records and $record."""
+    labels: str | None = None
+    """Names of the classes, comma separated, where the answers name what they score."""
     protocol: str = "auto"
     """v2 (Open Inference Protocol), instances or inputs (rows of JSON); auto tells from the address."""
     input_name: str | None = None
@@ -69,15 +71,18 @@ class ServedOptions:
             requests_per_second=self.rate,
             template=self.template,
             output_path=self.output_path,
-            features=()
-            if self.features is None
-            else tuple(name.strip() for name in self.features.split(",")),
+            features=_split(self.features),
+            labels=_split(self.labels),
             protocol=self.protocol,
             input_name=self.input_name,
             output_name=self.output_name,
             datatype=self.datatype,
             probabilities=self.probabilities,
         )
+
+
+def _split(names: str | None) -> tuple[str, ...]:
+    return () if names is None else tuple(name.strip() for name in names.split(","))
 
 
 def _parse_header(text: str) -> tuple[str, str]:

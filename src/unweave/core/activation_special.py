@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -19,10 +20,10 @@ def special(name: str, xp: ModuleType) -> Callable[[Array], Array]:
     return getattr(jax.scipy.special, name)
 
 
-def sigmoid(z, xp):
+def sigmoid(z: Any, xp: Any) -> Any:
     return special("expit", xp)(z)
 
 
-def sigmoid_first(z, xp):
+def sigmoid_first(z: Any, xp: Any) -> Any:
     s = sigmoid(z, xp)
     return s * (1 - s)

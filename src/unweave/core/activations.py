@@ -9,18 +9,31 @@ import scipy.special
 
 from unweave.core.activation import Activation, Reflection
 from unweave.core.activation_table import FAMILIES, PLAIN
+from unweave.core.arguments import shown
 from unweave.core.errors import InputError
 
 __all__ = ["Activation", "Reflection", "get", "inverse", "names", "saturation_point", "split_name"]
+
+
+ALIASES = {
+    "leakyrelu": "leaky_relu",
+    "logistic": "sigmoid",
+    "swish": "silu",
+    "linear": "identity",
+    "gelutanh": "gelu_tanh",
+}
+"""Other names of the same functions, without underscores."""
 
 
 def get(name: str | Activation) -> Activation:
     """The activation called ``name``, with an optional parameter in parentheses."""
     if isinstance(name, Activation):
         return name
-    match = re.fullmatch(r"\s*([a-z_][a-z_0-9]*)\s*(?:\(\s*([-+0-9.eE]+)\s*\))?\s*", str(name))
+    if isinstance(name, str) and name in PLAIN:
+        return PLAIN[name]
+    match = re.fullmatch(r"\s*([a-z_][a-z_0-9]*)\s*(?:\(\s*([-+0-9.e]+)\s*\))?\s*", _plain(name))
     if match is None or (match[1] not in PLAIN and match[1] not in FAMILIES):
-        raise InputError(f"unknown activation {str(name)!r}; known: {', '.join(names())}")
+        raise InputError(f"unknown activation {shown(name)}; known: {', '.join(names())}")
     if match[1] in PLAIN:
         if match[2] is not None:
             raise InputError(f"activation {match[1]!r} takes no parameter")
@@ -31,6 +44,13 @@ def get(name: str | Activation) -> Activation:
     except ValueError as error:
         raise InputError(f"the parameter of {name!r} is not a number") from error
     return family(parameter)
+
+
+def _plain(name: object) -> str:
+    """``"leaky_relu"`` from ``"LeakyReLU"`` or ``"leaky-relu"``: the names frameworks use are understood."""
+    kind, bracket, rest = (name if isinstance(name, str) else "").strip().lower().partition("(")
+    kind = kind.strip().replace("-", "_")
+    return ALIASES.get(kind.replace("_", ""), kind) + bracket + rest
 
 
 def split_name(name: str) -> tuple[str, float | None]:

@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import math
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
-from unweave.core.errors import InputError
+from unweave.core import clock
+from unweave.core.errors import InputError, TimeSpent
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A number of seconds from now on; infinite: never."""
+    """A number of seconds from now on, by ``core.clock``; infinite: never."""
 
     seconds: float = math.inf
-    _began: float = field(default_factory=time.monotonic, repr=False, compare=False)
+    _began: float = field(default_factory=clock.now, repr=False, compare=False)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not self.seconds > 0:
             raise InputError(f"time_limit={self.seconds}: give a positive number of seconds")
 
     @property
     def left(self) -> float:
         """Seconds that are left, at least 0."""
-        return max(self._began + self.seconds - time.monotonic(), 0.0)
+        return max(self._began + self.seconds - clock.now(), 0.0)
 
     @property
     def passed(self) -> bool:
         return self.left <= 0
+
+    def check(self) -> None:
+        """Raise ``TimeSpent`` once it has passed; for computations that ask nothing in between."""
+        if self.passed:
+            raise TimeSpent(f"the time limit of {self.seconds:g} s is over; allow more with time_limit=")
+
+    @property
+    def grace(self) -> float:
+        """Seconds that a wait may still take: what is left, and a tenth of the limit for what checks a result."""
+        return max(self.left, 0.1 * self.seconds)
+
+
+_HELD: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def hold(deadline: Deadline) -> Iterator[None]:
+    """Inside, fits and waits for a server, which are told of no deadline, keep to this one."""
+    token = _HELD.set(deadline)
+    try:
+        yield
+    finally:
+        _HELD.reset(token)
+
+
+def held() -> Deadline:
+    """The deadline of the run that this is part of, or one that never comes."""
+    return _HELD.get() or Deadline()

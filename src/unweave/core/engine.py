@@ -17,6 +17,8 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from contextlib import contextmanager
 from typing import Any
 
+from unweave.core import clock
+from unweave.core.arguments import shown
 from unweave.core.errors import InputError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
@@ -51,22 +53,29 @@ def open_engine(engine: Executor | str | None) -> Iterator[Executor]:
     """The executor that ``engine=`` means; one we started is shut down at the end, a given one is left alone."""
     if engine is None:
         yield Here()
-    elif isinstance(engine, Executor):
+        return
+    with clock.waiting(), _executor(engine) as executor:
+        yield executor
+
+
+@contextmanager
+def _executor(engine: Executor | str) -> Iterator[Executor]:
+    if isinstance(engine, Executor):
         yield engine
-    elif engine == "threads":
+    elif isinstance(engine, str) and engine == "threads":
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             yield pool
-    elif engine == "processes":
+    elif isinstance(engine, str) and engine == "processes":
         from multiprocessing import get_context
 
         with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
             yield pool
-    elif "://" in engine:
+    elif isinstance(engine, str) and "://" in engine:
         with _dask_client(engine) as client:
             yield client.get_executor()
     else:
         raise InputError(
-            f"engine={engine!r}: give threads, processes, the address of a Dask scheduler (tcp://host:8786) "
+            f"engine={shown(engine)}: give threads, processes, the address of a Dask scheduler (tcp://host:8786) "
             "or an Executor"
         )
 

@@ -48,6 +48,10 @@ class AllowanceSpent(BudgetSpent):
     """A method has spent the queries that one attempt may cost; another method may still be tried."""
 
 
+class BeyondRange(AllowanceSpent):
+    """An answer lies where those of the squashing that was looked through cannot: there is none."""
+
+
 class OutsideDomain(UnweaveError, ValueError):
     """A method tried to ask outside the allowed domain; nothing was asked."""
 

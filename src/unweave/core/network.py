@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.arguments import numbers, shown
 from unweave.core.errors import InputError
 from unweave.core.outputs import ROWWISE, apply_output, output_name
 
@@ -27,7 +28,15 @@ Upper = Callable[[np.ndarray], np.ndarray] | str | None
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Layers of ``weights[i]`` (out, in), ``biases[i]`` (out,) and ``activations[i]`` (a name)."""
+    """Layers of ``weights[i]`` (out, in), ``biases[i]`` (out,) and ``activations[i]`` (a name).
+
+    Examples
+    --------
+    >>> import unweave
+    >>> network = unweave.Network([[[1.0, -1.0]], [[2.0]]], [[0.5], [1.0]], ["relu", "identity"])
+    >>> network, network([[2.0, 1.0]])
+    (Network(2-1-1 relu, 5 parameters), array([[4.]]))
+    """
 
     weights: tuple[np.ndarray, ...]
     biases: tuple[np.ndarray, ...]
@@ -42,16 +51,19 @@ class Network:
         activations: Sequence[str],
         upper: Upper = None,
     ):
-        if isinstance(upper, str) and upper != UNKNOWN:
-            raise InputError(f"upper={upper!r}: give a function of the units' outputs, or {UNKNOWN!r}")
+        if not (upper is None or callable(upper) or (isinstance(upper, str) and upper == UNKNOWN)):
+            raise InputError(f"upper={shown(upper)}: give a function of the units' outputs, or {UNKNOWN!r}")
+        for name, given in (("weights", weights), ("biases", biases), ("activations", activations)):
+            if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
+                raise InputError(f"Network({name}={shown(given)}): give a sequence, one entry a layer")
         if not len(weights) == len(biases) == len(activations) or not len(weights):
             raise InputError(
                 f"a Network needs as many weights as biases and activations, at least one of each; "
                 f"got {len(weights)}, {len(biases)}, {len(activations)}"
             )
-        matrices = tuple(np.array(w, dtype=np.float64, ndmin=2) for w in weights)
+        matrices = tuple(np.array(numbers("weights", w), ndmin=2) for w in weights)
         vectors = tuple(
-            np.zeros(len(w)) if b is None else np.array(b, dtype=np.float64).reshape(-1)
+            np.zeros(len(w)) if b is None else np.array(numbers("biases", b)).reshape(-1)
             for w, b in zip(matrices, biases, strict=True)
         )
         for i, (w, b) in enumerate(zip(matrices, vectors, strict=True)):
@@ -83,7 +95,7 @@ class Network:
 
     def units(self, x: np.ndarray) -> np.ndarray:
         """Outputs of the last layer given here, below ``upper``."""
-        h = np.asarray(x, dtype=np.float64)
+        h = x if isinstance(x, np.ndarray) and x.dtype == np.float64 else numbers("x", x)
         if h.ndim != 2 or h.shape[1] != self.input_size:
             raise InputError(f"expected inputs of shape (n, {self.input_size}), got {h.shape}")
         for w, b, name in zip(self.weights[:-1], self.biases, self.activations, strict=False):

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import one_of, shown
 from unweave.core.clouds import ellipsoid, hull
 from unweave.core.domains import Box, Domain
 from unweave.core.errors import InputError
@@ -98,6 +99,9 @@ class Data:
     Data(100 rows, 3 columns, within='box')
     """
 
+    has_names: bool
+    columns: tuple[Column, ...]
+
     def __init__(
         self,
         rows: Any,
@@ -106,8 +110,7 @@ class Data:
         categories: Iterable[str | int] = (),
         target: tables.Target | None = None,
     ):
-        if within not in SHAPES:
-            raise InputError(f"within={within!r}: give one of {', '.join(SHAPES)}")
+        one_of("within", within, SHAPES)
         named = _read(rows)
         if target is not None:
             kept = tables.split_columns([name for name, _ in named], target, "the data")[0]
@@ -216,7 +219,7 @@ class Data:
         if input_size != len(self.columns):
             raise InputError(
                 f"the data have {len(self.columns)} columns, but {name} takes {input_size} inputs; leave columns out "
-                f"with Data(..., target=[...]) (--target)"
+                f"with target="
             )
 
     def _with(self, columns: Iterable[Column]) -> Data:
@@ -269,6 +272,8 @@ def _read(rows: Any) -> list[tuple[str, np.ndarray]]:
         if array.ndim != 2:
             raise InputError(f"the data must have shape (rows, columns), got {array.shape}")
         columns = {f"column {i}": array[:, i] for i in range(array.shape[1])}
+    if not all(np.ndim(values) == 1 for values in columns.values()):
+        raise InputError("every column of the data must be a list of values")
     if len({len(values) for values in columns.values()}) > 1:
         raise InputError("the columns of the data have different lengths")
     return [(name, _plain(values)) for name, values in columns.items()]
@@ -287,6 +292,8 @@ def _plain(values: Any) -> np.ndarray:
 
 def _numbers_of(chosen: Iterable[str | int], names: Sequence[str]) -> list[int]:
     """Columns by number, from their names or numbers."""
+    if isinstance(chosen, str | bytes) or not isinstance(chosen, Iterable):
+        raise InputError(f"categories={shown(chosen)}: give names or numbers of columns, in a list")
     found = []
     for what in chosen:
         if isinstance(what, str) and what in names:

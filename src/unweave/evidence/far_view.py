@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core.domains import Domain
+from unweave.core.oracle import Oracle
+from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 
 
@@ -24,33 +26,41 @@ class ScaledDomain:
     domain: Domain
     scale: float
 
-    def contains(self, x, slack=1e-12):
+    def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
         return self.domain.contains(self.scale * x, slack)
 
-    def nearest(self, x, unit=0.0):
+    def nearest(self, x: np.ndarray, unit: float = 0.0) -> np.ndarray:
         return self.domain.nearest(self.scale * x, unit) / self.scale
 
-    def sample(self, num_points, input_size, rng):
+    def sample(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
         if np.isinf(self.reach(input_size)):
             return self.domain.sample(num_points, input_size, rng)
         return self.domain.sample(num_points, input_size, rng) / self.scale
 
-    def edge(self, num_points, input_size, rng):
+    def edge(self, num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
         if np.isinf(self.reach(input_size)):
             return self.domain.edge(num_points, input_size, rng)
         return self.domain.edge(num_points, input_size, rng) / self.scale
 
-    def reach(self, input_size):
+    def reach(self, input_size: int) -> float:
         return self.domain.reach(input_size) / self.scale
 
 
 class FarView:
     """What a ``Meter`` offers, with inputs and answers in units of ``scale``."""
 
+    meter: Meter
+    scale: float
+    input_size: int
+    output_size: int
+    dtype: str
+    is_squashed: bool
+
     def __init__(self, meter: Meter, scale: float):
         self.meter, self.scale = meter, scale
         self.domain: Domain = ScaledDomain(meter.domain, scale)
-        self.oracle, self.ledger = meter.oracle, meter.ledger
+        self.oracle: Oracle = meter.oracle
+        self.ledger: Ledger = meter.ledger
         self.input_size, self.output_size = meter.input_size, meter.output_size
         self.dtype, self.is_squashed = meter.dtype, meter.is_squashed
 
@@ -58,6 +68,14 @@ class FarView:
     def stage(self, name: str) -> Iterator[None]:
         with self.meter.stage(name):
             yield
+
+    @contextmanager
+    def allow(self, who: str, num_queries: int) -> Iterator[None]:
+        with self.meter.allow(who, num_queries):
+            yield
+
+    def check_time(self) -> None:
+        self.meter.check_time()
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         return self.meter.snap(self.scale * x) / self.scale

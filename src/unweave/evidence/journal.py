@@ -43,6 +43,9 @@ class Journal:
     ``facts`` are what the run depends on: seed, sizes, settings. Use it as a context manager.
     """
 
+    path: Path
+    model: str
+
     def __init__(self, path: str | os.PathLike[str], facts: dict[str, Any]):
         self.path = Path(path)
         self.model = str(facts.get("model", ""))
@@ -55,7 +58,7 @@ class Journal:
         except sqlite3.DatabaseError as error:
             self.close()
             raise _unusable(self.path, error) from error
-        except UnweaveError:
+        except BaseException:  # an interrupted session may open it again
             self.close()
             raise
 
@@ -207,13 +210,15 @@ def _open(path: Path) -> sqlite3.Connection:
         database.execute("pragma locking_mode = exclusive")
         tables = database.execute("select count(*) from sqlite_master").fetchone()[0]
         if tables and database.execute("pragma application_id").fetchone()[0] != _APPLICATION:
-            database.close()
             raise InputError(f"{path} is the database of another program; name another journal")
         database.execute("pragma journal_mode = wal")
         database.execute("pragma synchronous = full")
     except sqlite3.Error as error:
         database.close()
         raise _unusable(path, error) from error
+    except BaseException:
+        database.close()
+        raise
     return database
 
 

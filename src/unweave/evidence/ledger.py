@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unweave.core.arguments import shown
 from unweave.core.errors import AllowanceSpent, BudgetSpent, InputError
 
 
@@ -15,7 +16,7 @@ def check_budget(budget: int | None) -> None:
         return
     if isinstance(budget, bool) or not isinstance(budget, int | np.integer) or budget < 1:
         raise InputError(
-            f"budget={budget}: the budget must be a whole number, at least 1, or None for no limit"
+            f"budget={shown(budget)}: the budget must be a whole number, at least 1, or None for no limit"
         )
 
 
@@ -39,7 +40,7 @@ class Ledger:
     allowance: tuple[str, int] | None = field(default=None, compare=False)
     """Who is asking now, and the total it must stay within; None: only the budget counts."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_budget(self.budget)
 
     @property

@@ -11,20 +11,21 @@ and journal keep what the model said, what is returned is inverted.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
 from unweave.core.errors import (
+    BeyondRange,
     InputError,
     JournalError,
     NotANumber,
     OracleError,
     OutsideDomain,
-    TimeSpent,
     UnweaveError,
 )
 from unweave.core.oracle import AnswersInPieces, Oracle, SnapsInputs, as_real
@@ -37,6 +38,8 @@ CERTIFICATE = "certificate"
 """The stage whose answers judge a network and are never evidence for one."""
 
 
+BEYOND = 8
+"""Units of rounding by which an answer may leave the range of what is taken to stand behind the last layer."""
 LARGEST_ANSWER = 1e150
 """Larger answers cannot be squared, and count as infinite."""
 
@@ -47,6 +50,12 @@ class Meter:
     ``progress(stage, spent, budget)`` is told of every batch. Without ``remember`` nothing is kept: a question asked
     twice is paid twice, and there is no transcript. After the ``deadline`` only certificates are asked for.
     """
+
+    input_size: int
+    output_size: int
+    dtype: str
+    ledger: Ledger
+    deadline: Deadline
 
     def __init__(
         self,
@@ -64,6 +73,8 @@ class Meter:
         self.input_size, self.output_size = oracle.input_size, oracle.output_size
         self.dtype = oracle.dtype
         self._squashing: Squashing | None = None
+        self.refuted = False
+        """Whether an answer has shown that there is no such squashing."""
         self._raw_error = (0.0, 0.0)
         self.domain: Domain = Everywhere() if domain is None else domain
         self.ledger = Ledger(budget)
@@ -99,7 +110,7 @@ class Meter:
         float32 numbers, and so are the questions from now on.
         """
         raw = self.oracle.output_size
-        self._squashing, self._raw_error = squashing, (noise, unit)
+        self._squashing, self._raw_error, self.refuted = squashing, (noise, unit), False
         self.output_size = raw if squashing is None else squashing.num_inner(raw)
         self.dtype = "float32" if single else self.oracle.dtype
 
@@ -158,10 +169,8 @@ class Meter:
 
     def check_time(self) -> None:
         """Raise ``TimeSpent`` after the deadline; long computations between questions call it too."""
-        if self.deadline.passed and self._stage != CERTIFICATE:  # what was found in time is still checked
-            raise TimeSpent(
-                f"the time limit of {self.deadline.seconds:g} s is over; allow more with time_limit= (--time-limit)"
-            )
+        if self._stage != CERTIFICATE:  # what was found in time is still checked
+            self.deadline.check()
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The inputs as the model will see them: rounded to float32 for a float32 model, and never out of the domain.
@@ -224,7 +233,9 @@ class Meter:
                 self._y.append(answer)
                 self._stages.append(self._stage)
             self._report()
-        return self._inverted(np.array([self._y[self._index[key]] for key in keys]))
+        raw = np.array([self._y[self._index[key]] for key in keys])
+        self._check_range(raw)
+        return self._inverted(raw)
 
     def transcript(self, *stages: str) -> tuple[np.ndarray, np.ndarray]:
         """The evidence: every question asked so far with its answer, or those of the named stages.
@@ -232,6 +243,13 @@ class Meter:
         What was asked for a certificate is not among it.
         """
         chosen = [i for i, s in enumerate(self._stages) if s != CERTIFICATE and (not stages or s in stages)]
+        return self._answered(chosen)
+
+    def answers(self) -> tuple[np.ndarray, np.ndarray]:
+        """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
+        return self._answered(range(len(self._x)))
+
+    def _answered(self, chosen: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
         y = np.array([self._y[i] for i in chosen])
         if self._squashing is not None and len(x):  # the domain may have been narrowed since
@@ -239,10 +257,18 @@ class Meter:
             x, y = x[inside], y[inside]
         return x, self._inverted(y)
 
-    def answers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
-        x = np.array(self._x).reshape(len(self._x), self.input_size)
-        return x, self._inverted(np.array(self._y))
+    def _check_range(self, raw: np.ndarray) -> None:
+        """An exact answer beyond the range of the squashing looked through says to a method that there is none."""
+        noise, unit = self._raw_error
+        if self._squashing is None or noise > 0 or not len(raw) or self.ledger.allowance is None:
+            return
+        low, high = self._squashing.range
+        slack = BEYOND * unit * max(abs(b) for b in (low, high, 1.0) if np.isfinite(b))
+        if np.min(raw) < low - slack or np.max(raw) > high + slack:
+            self.refuted = True
+            raise BeyondRange(
+                f"an answer lies beyond the range of {self._squashing.name}: the outputs are plain"
+            )
 
     def _inverted(self, answers: np.ndarray) -> np.ndarray:
         answers = answers.reshape(-1, self.oracle.output_size)
@@ -339,7 +365,7 @@ class Meter:
                 what = f"more than {LARGEST_ANSWER:.0e}" if np.all(np.isfinite(piece)) else "NaN or infinity"
                 raise NotANumber(
                     f"{self.oracle.name} answered {what} to {bad} of {len(piece)} questions; "
-                    f"restrict the domain (--radius, smaller than now)"
+                    f"restrict domain=, to less than now"
                 )
             done += len(piece)
             yield piece
@@ -353,9 +379,12 @@ class Meter:
         """
         try:
             if isinstance(self.oracle, AnswersInPieces):
-                yield from self.oracle.answer_in_pieces(batch.copy())
+                with clock.waiting():
+                    yield from self.oracle.answer_in_pieces(batch.copy())
             else:
-                yield as_real(self.oracle(batch.copy()), self.oracle.name)
+                with clock.waiting():
+                    answers = as_real(self.oracle(batch.copy()), self.oracle.name)
+                yield answers
         except UnweaveError:
             raise
         except Exception as error:

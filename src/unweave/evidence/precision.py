@@ -81,6 +81,9 @@ def measure_precision(
         values = np.concatenate([answers, *tables])
         magnitude = float(np.sqrt(np.mean(values**2)))
         scale = float(np.sqrt(np.mean(np.var(answers, axis=0))))
+        half = _half_unit(values)
+        if half:
+            return Precision(half * magnitude, scale, "noisy")
         level, step = _noise_level(tables), _rounding_step(values, eps)
         if step > 0 and level < 3 * step:
             return Precision(max(level, step / math.sqrt(12)), scale, "rounded", step)
@@ -162,6 +165,22 @@ def _are_single(answers: np.ndarray) -> bool:
     with np.errstate(over="ignore"):
         exact = np.array_equal(answers.astype(np.float32).astype(np.float64), answers)
     return exact and not np.array_equal(np.round(answers), answers)
+
+
+def _half_unit(values: np.ndarray) -> float:
+    """The relative rounding of half precision where every answer has so few digits, relative to its own size; or 0.
+
+    bfloat16 has 8 bits and float16 has 11. Numbers rounded to one step for all are multiples of that of the largest.
+    """
+    sizes = np.abs(values[values != 0])
+    if len(np.unique(sizes)) < 8:
+        return 0.0
+    fractions = np.frexp(sizes)[0]
+    for bits in (8, 11):
+        last = 2.0 ** (np.frexp(sizes.max())[1] - bits)
+        if np.all(fractions * 2.0**bits % 1 == 0) and np.any(sizes % last != 0):
+            return 2.0 ** (1 - bits)
+    return 0.0
 
 
 def _is_staircase(table: np.ndarray) -> bool:

@@ -161,7 +161,7 @@ class ShardedSource:
     shards: tuple[Source, ...]
     name: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         first = self.shards[0]
         for shard in self.shards:
             if (shard.input_size, shard.output_size) != (first.input_size, first.output_size):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import shown
 from unweave.core.errors import InputError, MissingExtra
 from unweave.core.npz import open_npz
 
@@ -34,6 +35,10 @@ def split_columns(
             raise InputError(f"{what}: target={target} is no column; there are {len(names)}")
         outputs = (names[target],)
     else:
+        if not isinstance(target, str | list | tuple):
+            raise InputError(
+                f"target={shown(target)}: give the name or the number of a column, or several names"
+            )
         outputs = (target,) if isinstance(target, str) else tuple(target)
         unknown = [name for name in outputs if name not in names]
         if unknown:
@@ -41,7 +46,7 @@ def split_columns(
     inputs = tuple(name for name in names if name not in outputs)
     if not outputs:
         raise InputError(
-            f"{what}: which column is the answer? name it with target= (--target); there are {_listed(names)}"
+            f"{what}: which column is the answer? name it with target=; there are {_listed(names)}"
         )
     if not inputs:
         raise InputError(f"{what}: every column is an answer, none is an input")
@@ -167,7 +172,7 @@ def pick_pair(names: Sequence[str], target: Target | None, what: str) -> tuple[s
         held = _listed(names) if names else "nothing"
         raise InputError(
             f"{what}: the file must hold arrays x and y; it holds {held}: keep two and name the answers with "
-            f"target= (--target)"
+            f"target="
         )
     return others[0], given
 

@@ -112,6 +112,8 @@ class Paper:
 class Stopwatch:
     """CPU seconds spent inside ``with watch:``, by this thread."""
 
+    seconds: float
+
     def __init__(self) -> None:
         self.seconds = 0.0
 

@@ -64,6 +64,9 @@ class StatedWeights:
 class StatedSpan:
     """The whole pipeline as a method; every stage leaves its figures in ``details``."""
 
+    serves: Serves
+    options: StatedOptions
+
     name = "hessian-span as stated"
     serves = Serves(Evidence.QUERIES, ("tanh", "sigmoid"))
 

@@ -76,7 +76,7 @@ class NodeWriter:
 
         self._helper = onnx.helper
         self._from_array = onnx.numpy_helper.from_array
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self._constants: dict[float, str] = {}

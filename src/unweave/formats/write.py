@@ -10,6 +10,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from unweave.core.arguments import file, one_of, shown
 from unweave.core.errors import ExportError, InputError
 from unweave.core.network import Network
 from unweave.formats import native
@@ -30,14 +31,14 @@ def export(
     dtype
         ``"float64"``, or ``"float32"`` for ONNX (parameters are rounded, and checked to float32 rounding).
     """
-    target, kind = Path(path), check_target(path, format)
+    target, kind = file("path", path), check_target(path, format)
     if network.is_open:
         raise ExportError(
             "only the first layer of this network is known, so there is no function to write; "
-            "keep it with save (--save)"
+            "keep the whole result with save"
         )
-    if dtype not in ("float64", "float32"):
-        raise ExportError(f"dtype={dtype!r}: use 'float64' or 'float32'")
+    if not isinstance(dtype, str) or dtype not in ("float64", "float32"):
+        raise ExportError(f"dtype={shown(dtype)}: use 'float64' or 'float32'")
     if dtype == "float32" and kind != "onnx":
         raise ExportError(f"{kind} files hold float64; leave dtype out, or export to .onnx for float32")
     with tempfile.TemporaryDirectory(prefix=".unweave-", dir=target.parent) as folder:
@@ -63,7 +64,7 @@ def export(
 
 def load_network(path: str | os.PathLike[str]) -> Network:
     """The network in a ``.safetensors`` or ``.npz`` file of ours, saved identifications included."""
-    source = Path(path)
+    source = file("path", path)
     if source.suffix == ".safetensors":
         return native.read_safetensors(source)
     if source.suffix == ".npz":
@@ -73,7 +74,9 @@ def load_network(path: str | os.PathLike[str]) -> Network:
 
 def check_target(path: str | os.PathLike[str], format: str | None = None) -> str:
     """The format an export to ``path`` will have; ``ExportError`` if nothing can be written there."""
-    target = Path(path)
+    target = file("path", path)
+    if format is not None:
+        one_of("format", format, FORMATS)
     kind = (format or target.suffix.removeprefix(".")).lower()
     if kind in ("pt", "pth", "pkl", "pickle", "joblib"):
         raise ExportError(
@@ -88,7 +91,7 @@ def check_target(path: str | os.PathLike[str], format: str | None = None) -> str
 
 def require_writable(path: str | os.PathLike[str]) -> None:
     """Raise ``ExportError`` unless a file can be put at ``path``."""
-    target = Path(path)
+    target = file("path", path)
     if target.is_dir():
         raise ExportError(f"{target} is a folder; give the name of a file")
     if not target.parent.is_dir():

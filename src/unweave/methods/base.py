@@ -161,9 +161,12 @@ class Finding:
     details: dict[str, Any] = field(default_factory=dict)
     """Arrays worth drawing: spectra, crossings, residual histories."""
     conclusive: bool = False
-    """Without a network: whether the reason rules out every other method too."""
+    """Without a network: whether the reason rules out every other method too. With one that is confirmed: whether no
+    other method can determine more of it."""
     noise: float | None = None
     """Standard deviation of the error of one answer, where the method estimated it; None: answers are exact."""
+    student: Network | None = None
+    """Without a network: the best student the method ended with, which may serve as a copy of the function."""
     checks: tuple[Wanted, ...] = ()
     """Checks that the method wants made beside those the run makes of every network."""
     in_domain: bool = False

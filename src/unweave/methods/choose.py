@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from unweave.core.arguments import shown
 from unweave.core.errors import InputError
 from unweave.evidence.kinds import Evidence
-from unweave.methods.base import Method, Traits
+from unweave.methods.base import Method, Serves, Traits
 from unweave.methods.registry import entries, named
 
 
@@ -44,6 +45,10 @@ def find_method(method: str | Method, evidence: Evidence) -> Method | None:
     """The method of that name, or the object as it is; None for "auto". Others are refused, before any question."""
     if isinstance(method, str):
         return None if method == "auto" else named(method, evidence)
+    if isinstance(method, type) or not isinstance(getattr(method, "serves", None), Serves):
+        raise InputError(
+            f"method={shown(method)}: give auto, the name of a method, or a method such as HighThreshold()"
+        )
     if method.serves.evidence is not evidence:
         call = "identify" if evidence is Evidence.QUERIES else "learn"
         raise InputError(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.arguments import shown
 from unweave.core.errors import InputError
 from unweave.core.oracle import Oracle
 
@@ -40,9 +41,9 @@ class Defence:
 
 def parse_defence(text: str) -> Defence:
     """``decimals=3`` and its likes; unknown ones are refused with the list of those there are."""
-    kind, _, value = text.strip().partition("=")
+    kind, _, value = (text if isinstance(text, str) else "").strip().partition("=")
     if kind not in KINDS:
-        raise InputError(f"defence {text!r} is not known; there are {', '.join(KINDS)}")
+        raise InputError(f"defence {shown(text)} is not known; there are {', '.join(KINDS)}")
     try:
         strength = float(value) if value else 0.0
     except ValueError as error:
@@ -55,6 +56,12 @@ def parse_defence(text: str) -> Defence:
 
 class Defended:
     """An oracle whose answers are changed by a defence before anybody sees them."""
+
+    name: str
+    input_size: int
+    output_size: int
+    dtype: str
+    notes: tuple[str, ...]
 
     def __init__(self, oracle: Oracle, defence: Defence, *, seed: int = 0):
         self.name = oracle.name if defence.kind == "none" else f"{oracle.name} behind {defence}"

@@ -33,10 +33,11 @@ class Encoded:
     model: Oracle
     data: Data
 
-    def __post_init__(self):
-        self.name, self.dtype = self.model.name, self.model.dtype
-        self.input_size, self.output_size = self.data.input_size, self.model.output_size
-
+    def __post_init__(self) -> None:
+        self.name: str = self.model.name
+        self.dtype: str = self.model.dtype
+        self.input_size: int = self.data.input_size
+        self.output_size: int = self.model.output_size
         self.notes: tuple[str, ...] = self.model.notes
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
@@ -48,7 +49,21 @@ class Encoded:
 class Framed:
     """The model as a function of the moving inputs alone, each in units of its range."""
 
-    def __init__(self, model: Oracle, data: Data):
+    unit: np.ndarray
+    patterns: np.ndarray
+
+    encoded: Encoded
+    name: str
+    dtype: str
+    output_size: int
+    probes: int
+    input_size: Any
+    low: np.ndarray
+    high: np.ndarray
+    middle: np.ndarray
+    base: Any
+
+    def __init__(self, model: Oracle, data: Data) -> None:
         self.encoded = Encoded(model, data)
         self.data = data
         self.name, self.dtype, self.output_size = model.name, model.dtype, model.output_size
@@ -110,7 +125,18 @@ class Framed:
 class Scaled:
     """The model as a function of ``u``, with ``x = middle + unit u``."""
 
-    def __init__(self, model: Oracle, middle: np.ndarray, unit: np.ndarray, logits: bool = False):
+    model: Oracle
+    middle: np.ndarray
+    unit: np.ndarray
+    logits: bool
+    name: str
+    dtype: str
+    notes: tuple[str, ...]
+    input_size: int
+    output_size: int
+    probes: int
+
+    def __init__(self, model: Oracle, middle: np.ndarray, unit: np.ndarray, logits: bool = False) -> None:
         self.model, self.middle, self.unit, self.logits = model, middle, unit, logits
         self.name, self.dtype, self.notes = model.name, model.dtype, model.notes
         self.input_size, self.output_size = model.input_size, model.output_size

@@ -9,12 +9,13 @@ back as itself.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from unweave.core.errors import InputError, OracleError
+from unweave.models.http_scores import Labels
 
 DATATYPES = ("FP64", "FP32")
 _ANSWER_KEYS = ("predictions", "outputs", "prediction", "output", "result", "y")
@@ -58,7 +59,7 @@ class Tensors:
         outputs = answer.get("outputs") if isinstance(answer, dict) else None
         if not isinstance(outputs, list) or not all(isinstance(o, dict) and "data" in o for o in outputs):
             raise OracleError(
-                f"{name} did not answer with output tensors; is it a v2 server? try --protocol inputs"
+                f"{name} did not answer with output tensors; is it a v2 server? try protocol='inputs'"
             )
         names = [str(output.get("name")) for output in outputs]
         if self.output_name in names:
@@ -66,12 +67,12 @@ class Tensors:
         elif len(outputs) == 1 and self.output_name is None:
             output = outputs[0]
         else:
-            raise OracleError(f"{name} answers with the outputs {', '.join(names)}; name one: --output-name")
+            raise OracleError(f"{name} answers with the outputs {', '.join(names)}; name one: output_name=")
         datatype = str(output.get("datatype", "FP64"))
         if not datatype.startswith(("FP", "BF")):
             raise OracleError(
                 f"{name} answers with {datatype} (class labels?); name an output of real numbers: "
-                f"--output-name (predict_proba with --probabilities for a scikit-learn classifier on MLServer)"
+                f"output_name= (predict_proba with probabilities=True for a scikit-learn classifier on MLServer)"
             )
         values = as_numbers(output["data"], name).reshape(-1)
         if num_rows == 0 or values.size % num_rows:
@@ -87,6 +88,7 @@ class Rows:
     path: str
     key: str = "inputs"
     output_name: str | None = None
+    labels: Labels = field(default_factory=Labels, compare=False)
 
     def write(self, x: np.ndarray) -> dict[str, Any]:
         return {self.key: x.tolist()}
@@ -98,12 +100,13 @@ class Rows:
             if not keys:
                 found = ", ".join(sorted(map(str, answer))) or "nothing"
                 raise OracleError(
-                    f"{name} answers with {found[:120]}, not with predictions; name the key: --output-name"
+                    f"{name} answers with {found[:120]}, not with predictions; name the key: output_name="
                 )
             rows = answer[keys[0]]
         if self.output_name is not None and isinstance(rows, list) and rows and isinstance(rows[0], dict):
             rows = [row.get(self.output_name) if isinstance(row, dict) else row for row in rows]
-        values = as_numbers(rows, name)
+        scores = self.labels.read(rows, num_rows, name)
+        values = as_numbers(rows, name) if scores is None else scores
         if values.ndim == 0 or len(values) != num_rows:
             raise OracleError(
                 f"{name} answered {num_rows} questions with shape {values.shape}; it must answer one row for "
@@ -156,7 +159,7 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     except ValueError as error:
         raise OracleError(f"{name} answered with rows of different lengths; check input_size") from error
     if array.dtype.kind == "O" and any(value is None for value in array.reshape(-1)):
-        raise OracleError(f"{name} answered null (NaN?); restrict the domain (--radius, smaller than now)")
+        raise OracleError(f"{name} answered null (NaN?); restrict domain=, to less than now")
     if array.dtype.kind not in "iuf":
         raise OracleError(f"{name} did not answer with numbers but with {str(values)[:60]!r}")
     return array.astype(np.float64)
@@ -180,3 +183,13 @@ def restore_float32(values: np.ndarray) -> np.ndarray:
             return values
     long = any(sum(c.isdigit() for c in text.split("e")[0]) >= 8 for text in texts)
     return single if long else values
+
+
+def are_float32(values: np.ndarray) -> bool:
+    """Whether all numbers are float32 numbers that no double is by chance: some of them use most of the 24 bits."""
+    with np.errstate(over="ignore"):
+        single = values.astype(np.float32)
+    if not np.array_equal(single, values):
+        return False
+    fractions = np.abs(np.frexp(values)[0])
+    return bool(np.any(fractions * 2**16 != np.round(fractions * 2**16)))

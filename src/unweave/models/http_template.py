@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from unweave.core.errors import InputError, OracleError
 from unweave.models.http_formats import as_numbers, restore_float32
+from unweave.models.http_scores import Labels
 
 MANY, ONE = ("$rows", "$records"), ("$row", "$record")
 
@@ -29,6 +30,7 @@ class Template:
     body: Any
     output_path: str = ""
     features: tuple[str, ...] = ()
+    labels: Labels = field(default_factory=Labels, compare=False)
 
     @property
     def takes_many(self) -> bool:
@@ -42,18 +44,22 @@ class Template:
         return _fill(self.body, places)
 
     def read(self, answer: Any, num_rows: int, name: str) -> np.ndarray:
-        values = as_numbers(_walk(answer, self.output_path, name), name)
+        found = _walk(answer, self.output_path, name)
+        scores = self.labels.read(found, num_rows, name)
+        values = as_numbers(found, name) if scores is None else scores
         if num_rows == 1 and not (values.ndim > 0 and len(values) == 1):
             values = values.reshape(1, -1)
         if values.ndim == 0 or len(values) != num_rows:
             raise OracleError(
                 f"{name} answered {num_rows} questions with shape {values.shape} at {self.output_path or 'the top'}; "
-                f"check --output-path, or use $row in --template if it takes one row at a time"
+                f"check output_path=, or use $row in template= if it takes one row at a time"
             )
         return restore_float32(values.reshape(num_rows, -1))
 
 
-def parse_template(text: str | Any, path: str, output_path: str | None, features: Sequence[str]) -> Template:
+def parse_template(
+    text: str | Any, path: str, output_path: str | None, features: Sequence[str], labels: Labels | None = None
+) -> Template:
     """The template a user wrote, refused in one line where it cannot be filled in."""
     try:
         body = json.loads(text) if isinstance(text, str) else text
@@ -63,8 +69,8 @@ def parse_template(text: str | Any, path: str, output_path: str | None, features
     if len(places) != 1:
         raise InputError('template: put exactly one of "$rows", "$row", "$records", "$record" into it')
     if places[0].startswith("$record") and not features:
-        raise InputError("template: $record needs the names of the inputs: features= (--features a,b,c)")
-    return Template(path or "/", body, output_path or "", tuple(features))
+        raise InputError("template: $record needs the names of the inputs: features='a,b,c'")
+    return Template(path or "/", body, output_path or "", tuple(features), labels or Labels())
 
 
 def _texts(value: Any) -> list[str]:
@@ -89,11 +95,11 @@ def _walk(value: Any, path: str, name: str) -> Any:
         return value
     if head == "*":
         if not isinstance(value, list):
-            raise OracleError(f"{name}: --output-path has * where the answer is no list")
+            raise OracleError(f"{name}: output_path= has * where the answer is no list")
         return [_walk(part, rest, name) for part in value]
     try:
         inner = value[int(head)] if isinstance(value, list) else value[head]
     except (KeyError, IndexError, ValueError, TypeError) as error:
         held = ", ".join(sorted(map(str, value)))[:120] if isinstance(value, dict) else type(value).__name__
-        raise OracleError(f"{name} answers with {held}, not with {head!r}; check --output-path") from error
+        raise OracleError(f"{name} answers with {held}, not with {head!r}; check output_path=") from error
     return _walk(inner, rest, name)

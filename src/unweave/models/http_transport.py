@@ -21,6 +21,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote_plus
 
+from unweave.core import clock
+from unweave.core.deadline import held
 from unweave.core.errors import InputError, MissingExtra, OracleError
 
 BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -33,11 +35,17 @@ _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
 class Refused(OracleError):
-    """The server understood the request and refused it; ``status`` is what it answered with."""
+    """The server understood the request and refused it.
 
-    def __init__(self, message: str, status: int):
+    ``status`` is what it answered with, ``splits`` whether a smaller batch may pass.
+    """
+
+    splits: bool
+
+    def __init__(self, message: str, status: int, *, splits: bool = True):
         Exception.__init__(self, message)
         self.status = status
+        self.splits = splits and status in (400, 413, 422)
 
 
 @dataclass
@@ -87,6 +95,8 @@ class Transport:
     ``num_repeats`` counts the requests that had to be sent again.
     """
 
+    num_repeats: int
+
     def __init__(
         self,
         address: Address,
@@ -131,8 +141,12 @@ class Transport:
         return " ".join(text.split())
 
     def _ask(self, method: str, path: str, body: bytes | None, retries: int) -> Any:
+        with clock.waiting():
+            return self._ask_patiently(method, path, body, retries)
+
+    def _ask_patiently(self, method: str, path: str, body: bytes | None, retries: int) -> Any:
         """The parsed answer to one request, sent again while that may help."""
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + min(self._patience, held().grace)
         for attempt in range(retries + 1):
             wanted = 0.0
             self._keep_rate()
@@ -144,9 +158,8 @@ class Transport:
                 trouble = f"answered {_status(response, content)}"
                 wanted = _retry_after(response.headers.get("Retry-After"))
             except self._timeouts:
-                trouble = (
-                    f"did not answer within {self._timeout:g} s (a longer --timeout or smaller --batch-size?)"
-                )
+                waited = min(self._timeout, held().seconds)
+                trouble = f"did not answer within {waited:g} s (a longer timeout= or a smaller batch_size=?)"
             except self._errors as error:
                 if not self._reached:  # a wrong address is likelier than a server that comes up just now
                     retries = min(retries, _FIRST_CONTACT)
@@ -174,7 +187,8 @@ class Transport:
         log.addFilter(blotter)
         try:
             url = self.address.url(path)
-            with self._client.stream(method, url, content=body, headers=headers) as response:
+            timeout = min(self._timeout, max(deadline - time.monotonic(), 1e-3))
+            with self._client.stream(method, url, content=body, headers=headers, timeout=timeout) as response:
                 content = bytearray()
                 for chunk in response.iter_bytes():
                     content += chunk
@@ -201,11 +215,14 @@ class Transport:
             target = response.headers.get("Location", "").split("?")[0]
             message = f"{where} redirects to {target}; give that address"
         elif status in (401, 403, 407):
-            message = f"{where} refuses us ({said}); name the variable that holds a token: --token-env NAME"
+            message = f"{where} refuses us ({said}); name the variable that holds a token: token_env='NAME'"
         elif status in (404, 405):
             message = f"{where} is not served ({said}); check the model's name and the path"
-        elif status == 422 and (span := _range(said)) is not None:
-            message = f"{where} takes inputs of a range only ({said}); ask inside it: --box {span}"
+        elif status in (400, 422) and (span := named_range(content.decode(errors="replace"))) is not None:
+            message = (
+                f"{where} takes inputs of a range only ({said}); ask inside it: domain=unweave.Box({span})"
+            )
+            raise Refused(self.redact(message), status, splits=False)
         elif status == 413:
             message = f"{where} finds even one question too large ({said}); raise the server's limit"
         else:
@@ -217,8 +234,7 @@ class Transport:
     def _parse(self, content: bytes) -> Any:
         def refuse(word: str) -> float:
             raise OracleError(
-                f"{self.address.shown} answered {word}, which is no number; restrict the domain "
-                f"(--radius, smaller than now)"
+                f"{self.address.shown} answered {word}, which is no number; restrict domain=, to less than now"
             )
 
         return json.loads(content, parse_constant=refuse)
@@ -236,14 +252,23 @@ class _Blotter(logging.Filter):
         return True
 
 
-def _range(text: str) -> str | None:
-    """The range a refusal names, ``LOW,HIGH``: "between 0 and 1", "in [-1, 1]", "ge=0 ... le=1"."""
-    number = r"(-?\d+(?:\.\d+)?(?:e-?\d+)?)"
+def named_range(text: str) -> str | None:
+    """The range that a refusal names, ``LOW, HIGH``; a side it does not name stays a word.
+
+    "between 0 and 1", "in [-1, 1]", and what FastAPI says: "greater than or equal to 0", "less than 1".
+    """
+    number = r"(-?\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
     for words in (rf"between {number} and {number}", rf"\[\s*{number}\s*,\s*{number}\s*\]"):
         found = re.search(words, text)
         if found and float(found[1]) < float(found[2]):
-            return f"{found[1]},{found[2]}"
-    return None
+            return f"{found[1]}, {found[2]}"
+    about = r"(?:inputs?|values?|features?)\b[^.\"']{0,40}?"
+    low = re.search(
+        rf"{about}(?:greater than (?:or equal to )?|>=? ?|at least ){number}", text, re.IGNORECASE
+    )
+    high = re.search(rf"{about}(?:less than (?:or equal to )?|<=? ?|at most ){number}", text, re.IGNORECASE)
+    sides = [found[1] if found else word for found, word in ((low, "LOW"), (high, "HIGH"))]
+    return None if sides == ["LOW", "HIGH"] else ", ".join(sides)
 
 
 def _status(response: Any, content: bytes) -> str:

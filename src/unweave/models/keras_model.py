@@ -35,7 +35,7 @@ def load_keras(path: Path, allow_pickle: bool) -> Any:
     except Exception as error:
         text = " ".join(str(error).split())
         remedy = (
-            "it holds Python code; pass allow_pickle=True (--allow-pickle) if you trust it"
+            "it holds Python code; pass allow_pickle=True if you trust it"
             if "safe_mode" in text or "unsafe" in text.lower()
             else f"{type(error).__name__}: {text[:160]}"
         )
@@ -59,7 +59,7 @@ def from_keras(
     one = tuple(shape[1:])
     num_inputs = input_size if None in one else math.prod(one)
     if num_inputs is None:
-        raise InputError(f"{name} leaves its input shape open; pass input_size=... (--input-size)")
+        raise InputError(f"{name} leaves its input shape open; pass input_size=...")
     check_size(name, "input_size", input_size, num_inputs)
     one = (num_inputs,) if None in one else one
     dtype = getattr(model, "compute_dtype", "float32")

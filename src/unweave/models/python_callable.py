@@ -12,10 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import shown
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, OracleError, UnweaveError
 from unweave.core.oracle import as_real
 from unweave.evidence.data import Data
+
+MOST_INPUTS = 10**9
+"""Larger questions fit into no memory."""
 
 
 @dataclass
@@ -37,6 +41,8 @@ class CallableOracle:
 
 class WordOracle(CallableOracle):
     """The same for answers that are words; its notes tell their numbers."""
+
+    notes: tuple[str, ...] = ()
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         answers = super().__call__(x)
@@ -137,8 +143,8 @@ def as_matrix(answers: Any, num_rows: int, name: str) -> np.ndarray:
 
 def check_count(name: str, what: str, value: int) -> None:
     """Refuse sizes that are not positive whole numbers."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name}: {what}={value!r} must be a positive whole number")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= MOST_INPUTS:
+        raise InputError(f"{name}: {what}={shown(value)} must be a positive whole number")
 
 
 def check_size(name: str, what: str, given: int | None, actual: int) -> None:

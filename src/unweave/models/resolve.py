@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import shown
 from unweave.core.domains import Domain
 from unweave.core.errors import InputError, MissingExtra
 from unweave.core.network import Network
@@ -58,10 +59,32 @@ def resolve(
     domain
         Where a question may be asked if the number of outputs can only be learned by asking (the oracle's
         ``probes`` says how many questions that took); the origin if not given.
+
+    Returns
+    -------
+    Oracle
+        Called with (n, inputs) it answers (n, outputs), float64; with ``name``, the sizes, ``dtype`` and ``notes``.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for what answers nothing or sizes that do not fit, ``MissingExtra`` without the framework,
+        ``OracleError`` when the model fails on its first question.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> oracle = unweave.resolve(np.sin, input_size=2)
+    >>> oracle.output_size, oracle.dtype
+    (2, 'float64')
     """
     for what, size in (("input_size", input_size), ("output_size", output_size)):
         if size is not None:
             check_count("resolve", what, size)
+    if domain is not None and not isinstance(domain, Domain | Data):
+        raise InputError(
+            f"domain={shown(domain)}: give unweave.Ball(radius), unweave.Box(low, high) or unweave.Data(rows)"
+        )
     sizes: dict[str, Any] = {"input_size": input_size, "output_size": output_size}
     model = model if is_address(model) else open_model(model, allow_pickle)
     if is_address(model):
@@ -193,7 +216,7 @@ def _open_file(path: Path, allow_pickle: bool) -> Any:
         if not allow_pickle:
             raise InputError(
                 f"{path} is a pickled file, and loading it can run any code it contains; export it to ONNX, "
-                f"or pass allow_pickle=True (--allow-pickle) if you trust it"
+                f"or pass allow_pickle=True if you trust it"
             )
         return _unpickle(path)
     if suffix == ".py":

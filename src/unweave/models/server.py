@@ -26,6 +26,12 @@ LARGEST_BODY = 64 * 2**20
 class ModelServer(ThreadingHTTPServer):
     """An oracle served as ``/v2/models/NAME``; ``num_rows`` counts what was answered."""
 
+    lock: threading.Lock
+
+    oracle: Oracle
+    name: str
+    num_rows: int
+
     daemon_threads = True
 
     def __init__(self, oracle: Oracle, name: str, port: int = 0):

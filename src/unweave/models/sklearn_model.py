@@ -40,7 +40,7 @@ def from_estimator(
     if coded and not isinstance(domain, Data):
         raise InputError(
             f"{name} takes categories ({', '.join(map(str, coded[:4]))}), which numbers drawn at random are not; give "
-            f"rows of data: domain=unweave.Data(X) (--data rows.csv)"
+            f"rows of data: domain=unweave.Data(X)"
         )
     answer, notes = _question(model, name)
 

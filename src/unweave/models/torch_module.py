@@ -6,11 +6,13 @@ submodule's training flag is put back after each call.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unweave.core.domains import Domain
+from unweave.core.domains import Ball, Domain
 from unweave.core.errors import InputError, OracleError
 from unweave.core.network import Network
 from unweave.core.outputs import clamp_name
@@ -45,14 +47,17 @@ def from_module(
                 f"{name} does not begin with a linear layer, so its inputs are not known; "
                 f"pass input_size=..., or a callable that maps (n, inputs) to (n, outputs)"
             )
-    notes = () if dtype in (torch.float32, torch.float64) else (f"the module computes in {dtype}",)
+    half = dtype in (torch.float16, torch.bfloat16)
+    notes = (f"the module computes in {dtype}: give module.float() for its weights in full",) if half else ()
+    asked, normalised = _behind_normalisation(module, leaves)
+    notes += (normalised,) if normalised else ()
 
     def evaluate(x: np.ndarray) -> np.ndarray:
         modes = [(part, part.training) for part in module.modules()]
         _quieten(module)
         try:
             with torch.no_grad():
-                answers = module(torch.as_tensor(x).to(device=device, dtype=dtype))
+                answers = asked(torch.as_tensor(x).to(device=device, dtype=dtype))
         finally:
             for part, mode in modes:
                 part.training = mode
@@ -72,8 +77,63 @@ def from_module(
         num_outputs = as_matrix(ask_once(evaluate, input_size, name, domain), 1, name).shape[1]
         probes = 1
     check_size(name, "output_size", output_size, num_outputs)
+    if half:
+        return HalfOracle(
+            name,
+            input_size,
+            num_outputs,
+            "float32",
+            evaluate,
+            notes,
+            probes,
+            8 if dtype == torch.bfloat16 else 11,
+        )
     kind = "float64" if dtype == torch.float64 else "float32"
     return CallableOracle(name, input_size, num_outputs, kind, evaluate, notes, probes)
+
+
+@dataclass
+class HalfOracle(CallableOracle):
+    """A module in half precision: it takes numbers of that precision only, and has few of them far out."""
+
+    bits: int = 8
+    """Of a number: 8 in bfloat16, 11 in float16."""
+
+    @property
+    def within(self) -> Ball:
+        """Where ordinary inputs lie; far out half precision overflows."""
+        return Ball(3.0 * math.sqrt(self.input_size))
+
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        """Inputs that the module takes without rounding, none farther out than the ones given."""
+        bits, least = (8, -133) if self.bits == 8 else (11, -24)
+        fraction, exponent = np.frexp(x)
+        unit = np.maximum(exponent - bits, least)
+        return np.ldexp(np.trunc(np.ldexp(fraction, exponent - unit)), unit)
+
+
+def _behind_normalisation(module: nn.Module, leaves: list[nn.Module] | None) -> tuple[Any, str]:
+    """What is asked, and what to say of it: of a sequence that begins with LayerNorm everything behind the division.
+
+    A row divided by its own spread is no affine function of its inputs; what follows is a network of the result.
+    """
+    from torch import nn
+
+    if not leaves or not isinstance(leaves[0], nn.LayerNorm):
+        return module, ""
+    first, rest = leaves[0], leaves[1:]
+
+    def behind(x: Any) -> Any:
+        x = x if first.weight is None else x * first.weight.reshape(-1)
+        x = x if first.bias is None else x + first.bias.reshape(-1)
+        for part in rest:
+            x = part(x)
+        return x
+
+    return (
+        behind,
+        "the inputs are those behind the division by each row's own spread, which LayerNorm begins with",
+    )
 
 
 def read_module(module: nn.Module) -> Network:

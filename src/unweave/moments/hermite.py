@@ -63,6 +63,15 @@ class HermiteMoments:
         cost almost nothing.
     """
 
+    sums: np.ndarray
+    squares: np.ndarray
+
+    input_size: int
+    order: int
+    num_outputs: int
+    count: int
+    num_used: int
+
     def __init__(
         self, input_size: int, order: int = 4, *, num_outputs: int = 1, baseline: float | Quadratic = 0.0
     ):

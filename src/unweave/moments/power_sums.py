@@ -24,6 +24,10 @@ BLOCK = 3
 class PowerSums:
     """Adds up ``sum_n y_n x~_n^k`` for augmented rows ``x~ = (1, x)``; memory does not grow with the rows."""
 
+    size: int
+    order: int
+    chunk_rows: int
+
     def __init__(self, size: int, order: int):
         self.size, self.order = size, order
         self._plan = _plan(size + 1, order)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.deadline import held
 from unweave.probes.far_circle import Ask, Circle, Crossing
 
 REACH = np.concatenate([-np.array([5.0, 3.8, 2.9]), np.linspace(-2.25, 2.25, 19), np.array([2.9, 3.8, 5.0])])
@@ -67,6 +68,7 @@ def fit_shape(
     The slope is well determined, the shift is not: another one is a Moebius transformation of h, which a top of one
     more degree nearly absorbs.
     """
+    held().check()
     answers = answers / max(float(np.sqrt(np.mean(np.var(answers, axis=0)))), 1e-300)
     low, high = activation.limits
 

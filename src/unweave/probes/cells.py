@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.columns import Columns
 from unweave.probes.inquiry import SAFETY, Inquiry
 
 MAX_NUMBERS = 8_000_000
@@ -17,7 +18,7 @@ MAX_NUMBERS = 8_000_000
 
 
 @dataclass(frozen=True)
-class Pieces:
+class Pieces(Columns):
     """``values + gradients (x - centres)`` around each centre; ``steps`` is 0 where no step was safe."""
 
     centres: np.ndarray
@@ -34,17 +35,6 @@ class Pieces:
     def offsets(self) -> np.ndarray:
         """The affine functions' values at the origin."""
         return self.values - np.einsum("nkd,nd->nk", self.gradients, self.centres)
-
-
-def join_pieces(one: Pieces, two: Pieces) -> Pieces:
-    """Both sets of pieces in one value."""
-    return Pieces(
-        np.concatenate([one.centres, two.centres]),
-        np.concatenate([one.values, two.values]),
-        np.concatenate([one.gradients, two.gradients]),
-        np.concatenate([one.steps, two.steps]),
-        np.concatenate([one.errors, two.errors]),
-    )
 
 
 def measure_pieces(

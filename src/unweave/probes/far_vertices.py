@@ -61,6 +61,16 @@ def wander(
     return x
 
 
+def leap(rows: np.ndarray, directions: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The same for independent rows, as far away as can be: other sizes of the same signs, and anything beside them."""
+    units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    inverse = np.linalg.pinv(units)
+    sizes = np.exp(rng.standard_normal((len(directions), len(units))))
+    beside = rng.standard_normal(directions.shape)
+    x = (np.sign(directions @ units.T) * sizes) @ inverse.T + beside - (beside @ units.T) @ inverse.T
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
 def staircase_patterns(num_units: int) -> np.ndarray:
     """The patterns of the plateaus of a half circle: after k crossings the first k units are up, (m + 1, m)."""
     return np.where(np.arange(num_units)[None, :] < np.arange(num_units + 1)[:, None], 1.0, -1.0)

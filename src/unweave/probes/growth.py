@@ -15,6 +15,8 @@ from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 
 RADIUS = 1e6
+ROUGHLY = 0.02
+"""Relative error above which linear growth could not be told from none."""
 
 
 class Growth(StrEnum):
@@ -43,7 +45,7 @@ def observe_growth(
         return Growth.OTHER
     size = np.abs(near) + np.abs(middle) + np.abs(far)
     slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise
-    slack = slack + max(1e-7, 30 * precision.relative) * size
+    slack = slack + float(np.clip(30 * precision.relative, 1e-7, ROUGHLY)) * size
     first, second = middle - near, far - middle
     level = np.all(np.abs(first) <= slack, axis=1)  # a ray close to some unit's hyperplane levels off later
     if np.mean(level) > 0.5 and np.all(np.abs(second) <= slack):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.columns import Columns
 from unweave.core.domains import Domain
 
 FAR = 1e5
@@ -13,7 +14,7 @@ FAR = 1e5
 
 
 @dataclass(frozen=True)
-class Lines:
+class Lines(Columns):
     """``origins + t * directions`` for ``low <= t <= high``; directions have length one.
 
     The angle ``atan(t / scale)`` spreads the queries: halving it separates kinks near and far alike.
@@ -25,33 +26,14 @@ class Lines:
     high: np.ndarray
     scale: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.origins)
-
     def points(self, lines: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The points at parameters ``t`` of the numbered ``lines``."""
         return self.origins[lines] + t[:, None] * self.directions[lines]
-
-    def take(self, rows: np.ndarray) -> Lines:
-        return Lines(
-            self.origins[rows], self.directions[rows], self.low[rows], self.high[rows], self.scale[rows]
-        )
 
     def middle(self, line: int, a: float, b: float) -> float:
         """The parameter halfway between ``a`` and ``b`` in angle."""
         scale = self.scale[line]
         return float(scale * np.tan((np.arctan(a / scale) + np.arctan(b / scale)) / 2))
-
-
-def join_lines(one: Lines, two: Lines) -> Lines:
-    """Both sets of lines in one value."""
-    return Lines(
-        np.concatenate([one.origins, two.origins]),
-        np.concatenate([one.directions, two.directions]),
-        np.concatenate([one.low, two.low]),
-        np.concatenate([one.high, two.high]),
-        np.concatenate([one.scale, two.scale]),
-    )
 
 
 def draw_lines(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.columns import Columns
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.kinks import Kinks
@@ -17,7 +18,7 @@ from unweave.probes.lines import Lines
 
 
 @dataclass(frozen=True)
-class Planes:
+class Planes(Columns):
     """``{normals . x + offsets = 0}`` with unit normals.
 
     From the negative to the positive side the gradient grows by ``jumps`` (outer) ``normals``; turning a normal round
@@ -31,22 +32,6 @@ class Planes:
     """Expected error of a normal's entries, relative to its largest."""
     points: np.ndarray
     """A point on each plane: the kink it was seen at."""
-
-    def __len__(self) -> int:
-        return len(self.offsets)
-
-    def take(self, rows) -> Planes:
-        return Planes(
-            self.normals[rows], self.offsets[rows], self.jumps[rows], self.errors[rows], self.points[rows]
-        )
-
-
-def join_planes(parts: list[Planes]) -> Planes:
-    """All planes of ``parts`` in one value."""
-    columns = [
-        [getattr(p, name) for p in parts] for name in ("normals", "offsets", "jumps", "errors", "points")
-    ]
-    return Planes(*(np.concatenate(column) for column in columns))
 
 
 def no_planes(input_size: int, output_size: int) -> Planes:

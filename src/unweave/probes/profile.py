@@ -15,10 +15,14 @@ import numpy as np
 from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.solve.descend import Settings
-from unweave.solve.fit import fit_network
+from unweave.solve.fit import Fit, fit_network
 
 NUM_REFINED = 12
 """How many grid points are refined: every fifth of the best."""
+FIRST_STEPS = 15
+"""Steps after which only the best ..."""
+NUM_KEPT = 3
+"""... so many of them go on."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +60,12 @@ def fit_profile(t: np.ndarray, y: np.ndarray, activation: str) -> Profile | None
     if act.get(activation).degree == 1:
         return fit_pieces(t, y, activation)
     phi = act.get(activation)
-    found = [
-        fit_network(start, t[:, None], y, settings=Settings(target=1e-15, max_steps=100, stall_steps=0))
-        for start in _grid_starts(t, y, phi)
-    ]
-    if not found:
+    starts = _grid_starts(t, y, phi)
+    if not starts:
         return None
-    best = min(found, key=lambda fit: fit.rms)
+    first, rest = (Settings(target=1e-15, max_steps=n, stall_steps=0) for n in (FIRST_STEPS, 100))
+    begun = sorted((fit_network(start, t[:, None], y, settings=first) for start in starts), key=_rms)
+    best = min((fit_network(fit.network, t[:, None], y, settings=rest) for fit in begun[:NUM_KEPT]), key=_rms)
     network = best.network
     return Profile(
         activation,
@@ -72,6 +75,10 @@ def fit_profile(t: np.ndarray, y: np.ndarray, activation: str) -> Profile | None
         network.biases[1].copy(),
         best.rms,
     )
+
+
+def _rms(fit: Fit) -> float:
+    return fit.rms
 
 
 def fit_pieces(t: np.ndarray, y: np.ndarray, activation: str) -> Profile | None:

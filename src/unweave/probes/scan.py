@@ -65,7 +65,11 @@ def fit_run(t: np.ndarray, values: np.ndarray, bars: np.ndarray, first: int, las
     misfit = np.max(
         np.abs(values[first : last + 1] - value - np.outer(t[first : last + 1] - centre, slope)), axis=1
     )
-    worst = float(np.max(misfit / bars[first : last + 1]))
+    allowed = bars[first : last + 1] ** 2
+    if len(ts) < len(allowed):  # the ends are predicted, not fitted
+        ends = t[[first, last]] - centre
+        allowed[[0, -1]] += 1 / total + ends**2 / moment
+    worst = float(np.max(misfit / np.sqrt(allowed)))
     return Run(first, last, centre, value, slope, float(1 / total), 1 / moment, worst)
 
 

@@ -67,10 +67,10 @@ def see_stranger(meter: Meter, precision: Precision, growth: Growth, rng: np.ran
     if growth is Growth.OTHER:
         return _powers(meter)
     exact = precision.kind in ("float64", "float32")
-    steps = _steps(meter, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
+    steps = _steps(meter, precision, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
     if steps:
         return steps
-    if growth is Growth.SATURATING:
+    if growth is Growth.SATURATING and np.isinf(meter.domain.reach(meter.input_size)):
         return _fading(meter, precision, rng)
     return _degree(meter, precision, rng) if exact and growth is Growth.UNSEEN else ""
 
@@ -114,11 +114,11 @@ def _fading(meter: Meter, precision: Precision, rng: np.random.Generator) -> str
     return FADING if one and between else ""
 
 
-def _steps(meter: Meter, rng: np.random.Generator) -> str:
+def _steps(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
     """Whether neighbours answer exactly alike in many different ways, and the answers jump in between."""
     with meter.stage("kind"):
         x = _ordinary(meter, 4, rng)
-        spread = np.std(_ordinary(meter, 200, rng), axis=0)
+        spread = np.std(_ordinary(meter, 32, rng), axis=0)
         if np.mean(_alike(meter, x, spread, rng)) < 0.7:
             return ""
         x = _ordinary(meter, NUM_NEIGHBOURS, rng)
@@ -128,7 +128,10 @@ def _steps(meter: Meter, rng: np.random.Generator) -> str:
             return ""
         half = NUM_NEIGHBOURS // 2
         jump = _jumps(meter, x[:half], x[half:])
-    return STEPS if np.all(jump >= 1e-6 * np.ptp(y, axis=0).max()) else ""
+    least = max(
+        1e-6 * np.ptp(y, axis=0).max(), 100 * precision.noise
+    )  # saturated units rest between roundings too
+    return STEPS if np.all(jump >= least) else ""
 
 
 def _ordinary(meter: Meter, count: int, rng: np.random.Generator) -> np.ndarray:

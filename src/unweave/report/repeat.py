@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _DEFAULTS = {
     "activation": "auto",
     "hidden": None,
-    "budget": None,
+    "budget": "auto",
     "method": "auto",
     "input_size": None,
     "noise": None,
@@ -44,6 +44,7 @@ def command(found: Identification) -> str | None:
     words = ["unweave", asked.get("call", "identify"), asked["model"]]
     for name, value in _chosen(asked).items():
         text = ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+        text = "none" if value is None else text
         words += [f"--{name.replace('_', '-')}", text]
     if asked.get("domain"):
         domain = _domain_words(asked["domain"])

@@ -9,6 +9,7 @@ ends its attempt, not the run.
 from __future__ import annotations
 
 import traceback
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -19,28 +20,32 @@ import numpy as np
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
-from unweave.core.deadline import Deadline
+from unweave.core.deadline import Deadline, hold
 from unweave.core.errors import (
     AllowanceSpent,
+    BeyondRange,
     BudgetSpent,
     InputError,
     JournalError,
     MissingExtra,
+    NotANumber,
     OracleError,
     Outcome,
+    OutsideDomain,
 )
 from unweave.core.network import Network
+from unweave.core.progress import LOG
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Method, Problem, Traits
 from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
-from unweave.run.memory import too_large
-from unweave.run.surrogate import as_details
+from unweave.run.copies import USEFUL, Copy, keep_refused
+from unweave.run.memory import nothing_fits, too_large
 
-USEFUL = 0.3
-"""Relative error on fresh points up to which a network that was not identified is worth keeping as a copy."""
+MOST_NOISE = 3.0
+"""A method may find the answers of a model so many times as noisy as was measured; what is beyond is its own misfit."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class Wishes:
     deadline: Deadline
     surrogate: Deadline | None = None
     """Until when a copy may be made where nothing is identified; None: none is wanted."""
+    surrogate_of_strangers: bool = False
+    """Whether a copy is wanted even of what is known to be no network."""
 
 
 class Side(Protocol):
@@ -101,11 +108,11 @@ class Side(Protocol):
         """Points that may be asked close to ``x``, but not these: answers of a certificate reach no fit."""
         ...
 
-    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+    def distil(self, deadline: Deadline, students: Sequence[Network] = ()) -> Copy | None:
         """A copy of the function and its error on fresh evidence, where one can be made."""
         ...
 
-    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network as it is returned, its certificate, and details worth keeping."""
         ...
 
@@ -114,9 +121,10 @@ def drive(side: Side, wishes: Wishes) -> Identification:
     """Every stage in order, one method after the other until one identifies; a spent budget ends it."""
     progress = _Progress()
     try:
-        reason = side.begin()
+        named = None if wishes.method is None else wishes.method.name
+        reason = nothing_fits(named, side.kind, side.input_size) or side.begin()
         if reason:
-            return _nothing(reason, side)
+            return _with_copy(_nothing(reason, side), side, wishes if wishes.surrogate_of_strangers else None)
         _try_methods(side, wishes, progress)
         while not _is_over(side, wishes, progress) and side.change_view():
             _try_methods(side, wishes, progress)
@@ -129,12 +137,25 @@ def drive(side: Side, wishes: Wishes) -> Identification:
         else:
             progress.best = replace(progress.best, warnings=(*progress.best.warnings, str(error)))
     best = progress.best or _nothing("no method serves this model yet; name one with method=", side)
-    if wishes.surrogate is not None and best.surrogate is None:
-        copy = side.distil(wishes.surrogate)
-        if copy is not None:
-            best = replace(best, details={**best.details, "surrogate": as_details(*copy)})
+    best = _with_copy(best, side, wishes, progress.students)
     untold = tuple(trouble for trouble in progress.troubles if trouble not in best.reason)
     return replace(best, ledger=side.ledger, warnings=(*best.warnings, *untold))
+
+
+def _with_copy(
+    best: Identification, side: Side, wishes: Wishes | None, students: Sequence[Network] = ()
+) -> Identification:
+    """With a surrogate where there is neither a network nor a copy, and one is wanted."""
+    if wishes is None or wishes.surrogate is None or best.surrogate is not None:
+        return best
+    try:
+        with hold(wishes.surrogate):
+            copy = side.distil(wishes.surrogate, students)
+    except (NotANumber, OutsideDomain):  # the result stands without a copy
+        return best
+    if copy is None or (copy.error > USEFUL and not wishes.surrogate_of_strangers):
+        return best
+    return replace(best, details={**best.details, **copy.as_details()}, ledger=side.ledger)
 
 
 @dataclass
@@ -144,12 +165,16 @@ class _Progress:
     best: Identification | None = None
     choice: Choice | None = None
     troubles: list[str] = field(default_factory=list)
+    students: list[Network] = field(default_factory=list)
+    """What methods without a network ended with, as the answers are read now."""
 
 
 def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
     """One method after the other, as the answers are read now."""
+    progress.students = []
     for choice, ranking in _choices(side, wishes):
         progress.choice = choice
+        LOG.info("method %s: %s", choice.method.name, choice.reason)
         tight = too_large(choice.method.name, side.kind, side.input_size)
         if tight:
             if not any("takes at least" in told for told in progress.troubles):
@@ -158,6 +183,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
                 progress.troubles.append(tight)
             continue
         attempt = _attempt(side, choice, wishes, ranking)
+        progress.students += [] if attempt.student is None else [attempt.student]
         best = attempt.found if progress.best is None else _better(progress.best, attempt.found)
         progress.best = best
         suspects = _suspects(side, choice, attempt.found)
@@ -191,6 +217,7 @@ class _Attempt:
     """Whether its reason rules out every other method."""
     trouble: str = ""
     """How it broke off, if it did."""
+    student: Network | None = None
 
 
 def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
@@ -230,7 +257,8 @@ def _attempt(
         with side.allow(choice.method):
             finding = choice.method.recover(side.evidence, problem)
         if finding.noise is not None:
-            precision = replace(precision, noise=finding.noise, kind="noisy")
+            measured = precision.noise if side.kind is Evidence.QUERIES else np.inf
+            precision = replace(precision, noise=min(finding.noise, MOST_NOISE * measured), kind="noisy")
         base = replace(
             base,
             reason=finding.reason,
@@ -241,10 +269,11 @@ def _attempt(
             details=finding.details,
         )
         if finding.network is None:
-            return _Attempt(base, finding.conclusive)
+            return _Attempt(base, finding.conclusive, student=finding.student)
         network, certificate, details = side.certify(finding, precision)
     except AllowanceSpent as error:
-        return _Attempt(replace(base, reason=str(error)), trouble=str(error))
+        refuted = isinstance(error, BeyondRange)  # as the answers are read now, no method finds anything
+        return _Attempt(replace(base, reason=str(error)), refuted, "" if refuted else str(error))
     except (BudgetSpent, InputError, JournalError, MissingExtra, OracleError):
         raise
     except Exception as error:
@@ -262,9 +291,9 @@ def _attempt(
         certificate=certificate,
         undetermined=(*finding.undetermined, *certificate.undetermined),
         warnings=(*base.warnings, *_differences(network, outcome, wishes)),
-        details={**base.details, **details, **_kept_copy(side.outward(network), certificate, outcome)},
+        details={**base.details, **details, **keep_refused(side.outward(network), certificate, outcome)},
     )
-    return _Attempt(found)
+    return _Attempt(found, finding.conclusive and certificate.points_agree)
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:
@@ -274,14 +303,6 @@ def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray |
         return None
     places = certificate.fresh.get("suspects")
     return None if places is None or not certificate.points_agree else side.nearby(places)
-
-
-def _kept_copy(network: Network, certificate: Certificate, outcome: Outcome) -> dict[str, Any]:
-    """A network that is not identified but predicts is kept as a copy of the function."""
-    useful = certificate.num_points and certificate.rms_relative_error < USEFUL
-    if outcome is not Outcome.NOT_IDENTIFIED or network.is_open or not useful:
-        return {}
-    return {"surrogate": as_details(network, certificate.rms_relative_error)}
 
 
 def _failure(method: Method, error: Exception) -> str:
@@ -318,7 +339,11 @@ def _better(earlier: Identification, later: Identification) -> Identification:
     """The one that reached more. Of two that found nothing the later: what sent the model on to it is history."""
     gained = later.outcome.rank - earlier.outcome.rank
     nothing = earlier.network is None and later.network is None
-    return later if gained > 0 or (gained == 0 and nothing) else earlier
+    better = later if gained > 0 or (gained == 0 and nothing) else earlier
+    copies = [r.details["surrogate"] for r in (earlier, later) if "surrogate" in r.details]
+    if better.network is not None or not copies:
+        return better
+    return replace(better, details={**better.details, "surrogate": min(copies, key=lambda c: c["error"])})
 
 
 def _nothing(reason: str, side: Side) -> Identification:

@@ -7,17 +7,22 @@ the outputs is inverted in front of every method and put behind the network that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
-from unweave.certificates.answers import check_answers
+from unweave.certificates.alternatives import check_alternatives
+from unweave.certificates.answers import check_answers, measured_bars
 from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
+from unweave.certificates.places import own_scale
 from unweave.certificates.queries import active_points, certify
 from unweave.certificates.rounding import check_rounding
 from unweave.certificates.squashed import check_squashed
+from unweave.certificates.structure import check_structure
 from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST, Domain
 from unweave.core.errors import BudgetSpent
@@ -29,6 +34,7 @@ from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision, measure_precision
 from unweave.methods.base import Finding, Method, Traits
+from unweave.methods.relu.afar import is_afar
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
@@ -40,9 +46,15 @@ from unweave.probes.squashed import (
     shows_only_largest,
 )
 from unweave.probes.strangers import see_labels, see_stranger
+from unweave.run.copies import Copy
+from unweave.run.memory import only_ridge_fits
 from unweave.run.surrogate import distil
 from unweave.solve.weighted import weighted_polish
 
+NEAR = 10.0
+"""Noisy answers farther out than so many times the network's own scale show its errors, not their noise."""
+MOST_NOISE = 3.0
+"""Answers may be so many times as noisy as was measured."""
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "all answers seen are the same: a constant has no units to find"
@@ -95,6 +107,10 @@ class Asking:
         if unusual:
             return unusual
         meter.check_replayed(self.precision.noise, self.precision.scale)
+        if only_ridge_fits(
+            self.input_size
+        ):  # the rest would be asked for methods that do not fit into memory
+            return ""
         largest = shows_only_largest(meter.transcript("precision")[1][:8])
         if largest:
             return ONLY_LARGEST.format(largest, meter.output_size)
@@ -118,7 +134,8 @@ class Asking:
         """Read the answers in the next likeliest way, if there is another."""
         whole = self._whole
         endless = whole is not None and np.isinf(whole.reach(self.input_size))
-        if endless and self.meter.domain is not whole and self._margin == MARGINS[0]:
+        narrowed = self.meter.domain is not whole and not self.meter.refuted
+        if endless and narrowed and self._margin == MARGINS[0]:
             self._margin = MARGINS[1]  # units may lie beyond the first ball
         elif len(self._views) < 2:
             return False
@@ -154,10 +171,12 @@ class Asking:
         assert self.precision is not None
         exact, two_valued = self.precision.kind == "float64", self._two_valued()
         kinked: bool | None = None
-        if activation == "auto" and not two_valued:
+        if activation == "auto" and not two_valued and not only_ridge_fits(self.input_size):
             kinked = self._growth in (Growth.LINEAR, Growth.UNSEEN) and is_piecewise_linear(
                 self.meter, self.precision, self._rng("kind"), num_segments=6 if exact else 12
             )
+            if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):
+                kinked = None  # kinks are too many or bends too slight to tell near by; from afar they show
         return Traits(
             Evidence.QUERIES,
             self.meter.input_size,
@@ -192,29 +211,26 @@ class Asking:
         aside = self._rng("suspects").standard_normal(x.shape) / np.sqrt(x.shape[1])
         return self.meter.domain.nearest(x + 1e-4 * np.linalg.norm(x, axis=1, keepdims=True) * aside)
 
-    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+    def distil(self, deadline: Deadline, students: Sequence[Network] = ()) -> Copy | None:
         """A student of answers from the domain, judged on fresh ones."""
         self.meter.deadline = deadline
         try:
-            copy = distil(self.meter, self._rng("surrogate"), deadline)
+            copy = distil(self.meter, self._rng("surrogate"), deadline, students)
         except BudgetSpent:
             return None
-        return None if copy is None else (self.outward(copy[0]), copy[1])
+        return None if copy is None else Copy(self.outward(copy[0]), copy[1])
 
-    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
         network = finding.network
         assert network is not None
-        certificate = self._certify(network, finding)
+        certificate = self._certify(network, finding, precision)
         if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
             network = self._sharpen(network, precision)
-            certificate = self._certify(network, finding)
+            certificate = self._certify(network, finding, precision)
         if _is_rough(network, certificate, precision):
             network = self._spread_out(network, precision)
-            certificate = self._certify(network, finding)
-        if finding.error_bars is not None and not network.is_open:
-            every = check_answers(network, *self.meter.answers(), finding.error_bars)
-            certificate = replace(certificate, checks=(*certificate.checks, every))
+            certificate = self._certify(network, finding, precision)
         if self._views[0] is not None and not network.is_open and certificate.agrees:
             assert self._raw is not None
             assert self._whole is not None
@@ -223,6 +239,18 @@ class Asking:
             certificate = replace(certificate, checks=(*certificate.checks, behind))
         if certificate.agrees and precision.kind == "rounded" and not _decides(network):
             network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
+        elif certificate.agrees and not _decides(network):
+            used = self.meter.transcript()
+            others = check_alternatives(network, used, precision)
+            if precision.kind == "noisy" and not self.meter.is_squashed:
+                near = np.linalg.norm(used[0], axis=1) <= NEAR * own_scale(network) * np.sqrt(self.input_size)
+                x, y = used[0][near], used[1][near]
+                level = float(
+                    np.sqrt(np.mean((network(x) - y) ** 2))
+                )  # the measured one rests on few answers
+                noise = float(np.clip(level, precision.noise, MOST_NOISE * precision.noise))
+                others += check_structure(network, x, y, noise)
+            certificate = replace(certificate, checks=(*certificate.checks, *others))
         return network, certificate, {}
 
     def _keep_to_rounding(
@@ -235,19 +263,23 @@ class Asking:
                 certificate = replace(certificate, checks=(*certificate.checks, *checks))
                 break
             network = self._spread_out(network, precision)
-            certificate = self._certify(network, finding)
+            certificate = self._certify(network, finding, precision)
             if not certificate.agrees:
                 break
         return network, certificate
 
-    def _certify(self, network: Network, finding: Finding) -> Certificate:
+    def _certify(self, network: Network, finding: Finding, precision: Precision) -> Certificate:
         """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
-        assert self.precision is not None
         self._num_certificates += 1
         rng = stream(self.entropy, "certificate", self._num_certificates)
-        return certify(
-            network, self.meter, self.precision, rng, wanted=finding.checks, in_domain=finding.in_domain
+        certificate = certify(
+            network, self.meter, precision, rng, wanted=finding.checks, in_domain=finding.in_domain
         )
+        if _decides(network):
+            return certificate
+        bars = finding.error_bars or measured_bars(network, self.meter, precision)
+        every = check_answers(network, *self.meter.answers(), bars)
+        return replace(certificate, checks=(*certificate.checks, every))
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.

@@ -6,6 +6,7 @@ found, the whitening is taken back and the held-out rows are compared.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from unweave.certificates.certificate import Certificate
 from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.certificates.rows import certify_on_rows
 from unweave.certificates.structure import check_structure
+from unweave.core.arguments import numbers
 from unweave.core.deadline import Deadline
 from unweave.core.errors import InputError
 from unweave.core.network import UNKNOWN, Network
@@ -32,6 +34,7 @@ from unweave.evidence.rows import Samples, Split
 from unweave.evidence.whitening import Whitening
 from unweave.methods.base import Finding, Method, Traits
 from unweave.methods.rows.ranking import rank_activations
+from unweave.run.copies import Copy
 
 
 @dataclass
@@ -137,11 +140,11 @@ class Recorded:
         """Nothing can be asked."""
         return x[:0]
 
-    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+    def distil(self, deadline: Deadline, students: Sequence[Network] = ()) -> Copy | None:
         """None: rows have no fresh questions; what a method proposed is kept anyway."""
         return None
 
-    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network in the original inputs, its certificate on the held-out rows, and its standard errors."""
         found, samples, split = finding.network, self.evidence, self.split
         assert found is not None
@@ -157,8 +160,7 @@ class Recorded:
         wanted = tuple(check.make(found, fresh) for check in finding.checks)
         if precision.kind == "noisy" and not network.is_open and "step" not in network.activations:
             every = np.concatenate([split.held_x, split.x]), np.concatenate([split.held_y, split.y])
-            structure = check_structure(network, *every, precision.noise)
-            wanted = wanted if structure is None else (*wanted, structure)
+            wanted = (*wanted, *check_structure(network, *every, precision.noise))
         certificate, errors = certify_on_rows(
             network, split.held_x, split.held_y, rows, noise=noise, further=wanted
         )
@@ -177,10 +179,12 @@ def choose_whitening(x: np.ndarray, mean: Any, covariance: Any) -> Whitening:
     """The given moments, or estimated ones where the rows do not look like N(0, I)."""
     n, d = x.shape
     if mean is not None or covariance is not None:
-        mean = np.zeros(d) if mean is None else np.asarray(mean, dtype=np.float64).reshape(-1)
-        covariance = np.eye(d) if covariance is None else covariance
+        mean = np.zeros(d) if mean is None else numbers("mean", mean).reshape(-1)
+        covariance = np.eye(d) if covariance is None else numbers("covariance", covariance)
         if mean.shape != (d,):
             raise InputError(f"mean has {len(mean)} entries but x has {d} columns; give one for each")
+        if not np.any(covariance):
+            raise InputError("covariance is zero: inputs that never move tell nothing")
         return Whitening.of(mean, covariance, "given")
     middle = x.mean(axis=0)
     second = (x - middle).T @ (x - middle) / n

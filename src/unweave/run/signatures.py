@@ -9,54 +9,59 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from unweave.core import activations as act
-from unweave.core.deadline import Deadline
+from unweave.core.arguments import file, flag, number, whole
+from unweave.core.deadline import Deadline, hold
 from unweave.core.domains import Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
 from unweave.core.memory import peak_memory
-from unweave.core.oracle import Oracle
-from unweave.core.progress import Progress, Watcher
+from unweave.core.progress import LOG, Progress, Watcher
 from unweave.core.streams import fresh_entropy, stream
 from unweave.evidence.data import Data
 from unweave.evidence.journal import open_journal, run_facts
 from unweave.evidence.kinds import Evidence
-from unweave.evidence.ledger import check_budget
 from unweave.evidence.meter import Meter
 from unweave.evidence.rows import split_rows
 from unweave.evidence.sources import open_source
 from unweave.evidence.tables import Target
 from unweave.methods.base import Method
-from unweave.methods.choose import find_method
 from unweave.models.framed import Framed, Scaled, frame_model, scale_model
 from unweave.models.resolve import is_address, open_model, resolve
 from unweave.result import Identification
-from unweave.run.driver import Wishes, drive
+from unweave.run.asked import (
+    Budget,
+    budget_note,
+    check_place,
+    check_wishes,
+    repeatable_name,
+    settle_budget,
+    spell_method,
+    watched,
+)
+from unweave.run.driver import drive
 from unweave.run.queries import Asking
 from unweave.run.rows import Recorded
 from unweave.run.with_data import AskingAmongRows, AskingScaled
 
-COPYING = 0.4
-"""Share of a time limit that is kept for a surrogate where one is wanted."""
+COPYING, IN_CASE = 0.4, 0.1
+"""Shares of a time limit that are kept for a surrogate: where one is wanted, and where nobody said."""
 
 
 def identify(
     model: Any,
     *,
     activation: str = "auto",
-    hidden: Sequence[int] | None = None,
-    budget: int | None = None,
+    hidden: int | Sequence[int] | None = None,
+    budget: Budget = "auto",
     time_limit: float | None = None,
-    surrogate: bool = False,
+    surrogate: bool | None = None,
     domain: Domain | Data | None = None,
     method: str | Method = "auto",
     input_size: int | None = None,
     seed: int = 0,
     certificate_seed: int | None = None,
     engine: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     throw: bool = False,
     allow_pickle: bool = False,
     journal: str | os.PathLike[str] | None = None,
@@ -69,17 +74,20 @@ def identify(
         Anything ``resolve`` accepts: a torch module, an ``.onnx`` file, a scikit-learn model, a function, the
         address of a served model, ...
     activation
-        The hidden activation, or "auto" to find it.
+        The hidden activation, or "auto" to find it; "ReLU" and "relu" are the same.
     hidden
-        Widths of the hidden layers if known; found otherwise.
+        Widths of the hidden layers if known, a single number for one layer; found otherwise.
     budget
-        The most queries that may be asked.
+        The most queries that may be asked. None: any number. "auto", the default: any number of a model at hand, and
+        10,000 of a served one.
     time_limit
-        Seconds for the whole run, which then ends with the best of what is known; without it every method keeps to a
-        limit of its own, some minutes.
+        Seconds of work for the whole run, which then ends with the best of what is known; without it every method
+        keeps to a limit of its own, some minutes. Processor time counts while unweave computes and time on the wall
+        while it waits for the model, so that other work on the machine does not change the result.
     surrogate
-        Where nothing is identified, spend some more queries and seconds on a copy of the function:
-        ``found.surrogate``, with its error on fresh queries.
+        Whether to spend some more queries and seconds on a copy of the function where nothing is identified:
+        ``found.surrogate``, with its error on fresh queries and on your rows. By default when the choice of the
+        method is ours, unless the model is known not to be a network; False: never; True: always.
     domain
         Where questions may be asked: ``Ball``, ``Box``, ``Normal``, or ``Data(rows)``, where your rows are; everywhere
         if not given.
@@ -95,7 +103,8 @@ def identify(
     engine
         Where independent fits may run.
     progress
-        Called with (stage, queries spent, budget) after every batch.
+        True for a line on stderr with what is at work, what it cost, elapsed and remaining time; or a function, called
+        with (stage, queries spent, budget) after every batch.
     throw
         Raise ``NotIdentified`` unless the outcome is identified.
     allow_pickle
@@ -103,29 +112,59 @@ def identify(
     journal
         A file that keeps every paid answer. The same call with the same journal replays them at no cost and
         goes on where the last run stopped; all runs together stay within the budget.
+
+    Returns
+    -------
+    Identification
+        The outcome, the network with its certificate, or the reason why there is none, and what it cost.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for what cannot be used, before anything is asked; ``OracleError`` when the model fails;
+        ``MissingExtra`` when its framework is not installed; ``JournalError`` when the journal does not belong to the
+        model; ``NotIdentified`` with ``throw=True``.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> found = unweave.identify(lambda x: np.tanh(x @ [[1, 0.5], [-2, 1]] + 0.3) @ [1, 3], input_size=2)
+    >>> found.identified, found.network
+    (True, Network(2-2-1 tanh, 9 parameters))
     """
     began = time.monotonic()
-    wishes = _check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine, time_limit)
-    if surrogate:
-        spare = None if time_limit is None else Deadline(time_limit)
-        early = wishes.deadline if time_limit is None else Deadline((1 - COPYING) * time_limit)
-        wishes = replace(wishes, deadline=early, surrogate=Deadline() if spare is None else spare)
-    check_budget(budget)
+    wishes = check_wishes(activation, hidden, method, Evidence.QUERIES, seed, engine, time_limit)
+    domain, most = check_place(domain), settle_budget(budget, model)
+    if journal is not None:
+        journal = file("journal", journal)
+    flag("throw", throw)
+    if method == "auto" if surrogate is None else flag("surrogate", surrogate):
+        spare = Deadline() if time_limit is None else Deadline(time_limit)
+        share = COPYING if surrogate else IN_CASE
+        early = wishes.deadline if time_limit is None else Deadline((1 - share) * time_limit)
+        wishes = replace(wishes, deadline=early, surrogate=spare, surrogate_of_strangers=bool(surrogate))
     place: Domain | None
-    if isinstance(domain, Data):
-        oracle = frame_model(model, domain, input_size=input_size, allow_pickle=allow_pickle)
-        place = oracle.domain
-    else:
-        place = domain
-        model = model if is_address(model) else open_model(model, allow_pickle)
-        oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
-        oracle = oracle if domain is not None else scale_model(model, oracle)
-    asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": _spell(method)}
-    with open_journal(journal, run_facts(oracle, place, seed, asked)) as book, one_thread():
+    with hold(wishes.deadline):
+        if isinstance(domain, Data):
+            oracle = frame_model(model, domain, input_size=input_size, allow_pickle=allow_pickle)
+            place = oracle.domain
+        else:
+            place = domain
+            model = model if is_address(model) else open_model(model, allow_pickle)
+            oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
+            oracle = oracle if domain is not None else scale_model(model, oracle)
+            place = place if place is not None else getattr(oracle, "within", None)
+    asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": spell_method(method)}
+    with (
+        watched(progress, "queries", time_limit) as onlooker,
+        open_journal(journal, run_facts(oracle, place, seed, asked)) as book,
+        one_thread(),
+        hold(wishes.deadline),
+    ):
         meter = Meter(
-            oracle, domain=place, budget=budget, progress=progress, journal=book, deadline=wishes.deadline
+            oracle, domain=place, budget=most, progress=onlooker, journal=book, deadline=wishes.deadline
         )
-        entropy = fresh_entropy() if certificate_seed is None else int(certificate_seed)
+        entropy = fresh_entropy() if certificate_seed is None else whole("certificate_seed", certificate_seed)
         if book is not None and certificate_seed is None:
             entropy = int(book.keep("certificate_seed", entropy))
         if isinstance(oracle, Framed):
@@ -136,13 +175,15 @@ def identify(
             side = Asking(meter, seed, entropy)
         found = drive(side, wishes)
     asked |= {
-        "model": _repeatable_name(model, oracle),
+        "model": repeatable_name(model, oracle),
         "budget": budget,
         "certificate_seed": entropy,
         "domain": None if domain is None else repr(domain),
         "input_size": input_size,
     }
     warnings = (*found.warnings, *oracle.notes, *meter.warnings)
+    if not found.identified:
+        warnings += budget_note(budget, most, found.ledger.total)
     return _finish(found, asked, seed, oracle.name, warnings, began, throw)
 
 
@@ -151,7 +192,7 @@ def learn(
     y: Any = None,
     *,
     activation: str = "auto",
-    hidden: Sequence[int] | None = None,
+    hidden: int | Sequence[int] | None = None,
     width: int | None = None,
     method: str | Method = "auto",
     noise: float | None = None,
@@ -162,7 +203,7 @@ def learn(
     time_limit: float | None = None,
     seed: int = 0,
     engine: Executor | str | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     throw: bool = False,
 ) -> Identification:
     """Recover a network from rows of inputs and answers alone.
@@ -194,28 +235,47 @@ def learn(
     engine
         Where independent pieces may run, for methods that have any: sums over rows, say.
     progress
-        Called with (stage, rows, None) when a stage begins.
+        True for a line on stderr, or a function, called with (stage, rows, None) when a stage begins.
     throw
         Raise ``NotIdentified`` unless the outcome is identified.
+
+    Returns
+    -------
+    Identification
+        As of ``identify``; the certificate is that of the rows held out.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for rows or settings that cannot be used; ``NotIdentified`` with ``throw=True``.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> x = np.random.default_rng(0).normal(size=(400, 2))
+    >>> found = unweave.learn(x, np.tanh(x @ [1.0, -2.0] + 0.3))
+    >>> found.identified, found.hidden
+    (True, (1,))
     """
     began = time.monotonic()
     if hidden is not None and width is not None:
         raise InputError("give either hidden= or width=, not both")
-    widths = hidden if width is None else (width,)
-    wishes = _check_wishes(activation, widths, method, Evidence.ROWS, seed, engine, time_limit)
-    if noise is not None and not (np.isfinite(noise) and noise >= 0):
-        raise InputError(f"noise={noise}: give the standard deviation of one answer, 0 or more")
+    widths = hidden if width is None else (whole("width", width, 1),)
+    flag("throw", throw)
+    wishes = check_wishes(activation, widths, method, Evidence.ROWS, seed, engine, time_limit)
+    noise = None if noise is None else number("noise", noise, least=0)
+    held_out = None if held_out is None else whole("held_out", held_out, 1)
     source = open_source(x, y, target=target)
     split = split_rows(source, stream(seed, "rows", "held out"), num_held_out=held_out)
-    with one_thread():
-        watcher = Watcher(progress)
+    with watched(progress, "rows", time_limit) as onlooker, one_thread(), hold(wishes.deadline):
+        watcher = Watcher(onlooker)
         found = drive(Recorded(split, seed, noise, mean, covariance, watcher, engine), wishes)
     asked = {
         "call": "learn",
         "model": os.fspath(x) if isinstance(x, str | os.PathLike) else None,
         "activation": wishes.activation,
         "hidden": wishes.hidden,
-        "method": _spell(method),
+        "method": spell_method(method),
         "noise": noise,
         "held_out": held_out,
         "moments": None if mean is None and covariance is None else "given",
@@ -242,46 +302,7 @@ def _finish(
         model_name=name,
         warnings=warnings,
     )
+    LOG.info("%r in %.1f s", found, found.seconds)
     if throw and not found.identified:
         raise NotIdentified(f"{found.outcome}: {found.reason}")
     return found
-
-
-def _check_wishes(
-    activation: str,
-    hidden: Sequence[int | None] | None,
-    method: str | Method,
-    evidence: Evidence,
-    seed: int,
-    engine: Executor | str | None,
-    time_limit: float | None,
-) -> Wishes:
-    """What the user said, refused before any question where it cannot be used."""
-    if activation != "auto":
-        activation = act.get(activation).name
-    deadline = Deadline() if time_limit is None else Deadline(time_limit)
-    return Wishes(activation, _check_widths(hidden), find_method(method, evidence), seed, engine, deadline)
-
-
-def _check_widths(hidden: Sequence[int | None] | None) -> tuple[int, ...] | None:
-    if hidden is None:
-        return None
-    widths = tuple(hidden)
-    if not widths or any(not isinstance(w, int | np.integer) or w < 1 for w in widths):
-        raise InputError(f"widths {list(widths)}: give one positive whole number for each hidden layer")
-    return tuple(int(w) for w in widths if w is not None)
-
-
-def _spell(method: str | Method) -> str:
-    """The object as it is written in Python; its class where it does not tell its settings."""
-    if isinstance(method, str):
-        return method
-    text = repr(method)
-    return text if text.endswith(")") else f"{type(method).__name__}(...)"
-
-
-def _repeatable_name(model: Any, oracle: Oracle) -> str | None:
-    """How to name the model in a command that repeats the run; addresses lose their user and query."""
-    if is_address(model):
-        return oracle.name
-    return os.fspath(model) if isinstance(model, str | os.PathLike) else None

@@ -7,6 +7,7 @@ combinations shift the first layer (``solve.shifts``), and the whole is compared
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding
 from unweave.models.framed import Framed, Scaled, unsquashed
+from unweave.run.copies import Copy
 from unweave.run.queries import Asking
 from unweave.run.surrogate import distil
 from unweave.solve.shifts import fit_shift
@@ -52,7 +54,7 @@ class AskingAmongRows(Asking):
         assert self.frame is not None
         return self.frame.data
 
-    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network in all inputs, with its certificate in the frame and on the user's rows."""
         assert self.frame is not None
         network, certificate, details = super().certify(finding, precision)
@@ -74,15 +76,21 @@ class AskingAmongRows(Asking):
         assert self.whole is not None
         self.whole.look_like(self.meter)
 
-    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+    def distil(self, deadline: Deadline, students: Sequence[Network] = ()) -> Copy | None:
         """A student of answers among the rows, every combination of categories included."""
         assert self.whole is not None
         self.meter.deadline = self.whole.deadline = deadline
         try:
             copy = distil(self.whole, self._rng("surrogate"), deadline)
+            x, y = self._rows()
         except BudgetSpent:
             return None
-        return None if copy is None else (self.outward(copy[0]), copy[1])
+        if copy is None:
+            return None
+        network = self.outward(copy[0])
+        spread = max(float(np.sqrt(np.mean(np.var(y, axis=0)))), 1e-300) if len(y) else 1.0
+        off = float(np.sqrt(np.mean((network(x) - y) ** 2))) / spread if len(y) else None
+        return Copy(network, copy[1], off, as_inputs(self.data))
 
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Some of the user's rows with the model's own answers, asked for this certificate."""
@@ -144,17 +152,17 @@ class AskingScaled(Asking):
         squashed = self.frame.logits and answers.activations[-1] in ("sigmoid", "softmax")
         return unsquashed(answers) if squashed else answers
 
-    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict]:
+    def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network in the model's inputs, with its certificate."""
         assert self.frame is not None
         network, certificate, details = super().certify(finding, precision)
         return self.frame.lift(network), certificate, details
 
-    def distil(self, deadline: Deadline) -> tuple[Network, float] | None:
+    def distil(self, deadline: Deadline, students: Sequence[Network] = ()) -> Copy | None:
         """The copy, in the model's inputs."""
         assert self.frame is not None
-        copy = super().distil(deadline)
-        return None if copy is None else (self.frame.lift(copy[0]), copy[1])
+        copy = super().distil(deadline, students)
+        return None if copy is None else replace(copy, network=self.frame.lift(copy.network))
 
 
 def independent(patterns: np.ndarray, counts: np.ndarray, base: np.ndarray) -> list[np.ndarray]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.arguments import flag, listener, number, numbers, one_of, shown, whole
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError
 from unweave.core.network import Network
@@ -73,19 +74,55 @@ def fit(
 ) -> FittedNetwork:
     """Fit ``width`` hidden units to ``x`` (n, inputs) and ``y`` (n,).
 
-    ``output_weights``: ``"train"``, or the (width,) numbers to hold fixed. ``start``: where to begin (one attempt);
-    otherwise random starts are tried, at most ``num_starts``, until one is a certified global minimum, and the least
-    loss is returned. ``thorough`` False asks the certificate for the proof alone. ``progress(method, loss, gradient,
-    curvature)`` is called on the way; the curvature is None where the method does not compute it.
+    Parameters
+    ----------
+    x, y
+        Inputs (n, inputs) and labels (n,).
+    activation, width
+        Of the hidden units.
+    output_weights
+        "train", or the (width,) numbers to hold fixed.
+    method
+        "auto", "closed-form", "levenberg-marquardt", "trust-region", "descent" or "perturbed-descent".
+    start
+        Where to begin (one attempt); otherwise random starts are tried, at most ``num_starts``, until one is a
+        certified global minimum, and the least loss is returned.
+    num_starts, seed
+        How many random starts, and their seed.
+    step, max_steps
+        Of the descent; chosen if not given.
+    thorough
+        False asks the certificate for the proof alone.
+    progress
+        Called with (method, loss, gradient, curvature); the curvature is None where the method does not compute it.
+
+    Returns
+    -------
+    FittedNetwork
+        The network and its certificate.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for samples or settings that cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> x = np.random.default_rng(0).normal(size=(30, 3))
+    >>> unweave.fit(x, (x @ [1.0, 2.0, 0.5]) ** 2, activation="quadratic", width=3).certified
+    True
     """
-    if method not in METHODS:
-        raise InputError(f"method={method!r}; known: {', '.join(METHODS)}")
-    if int(width) != width or width < 1:
-        raise InputError(f"width={width}: give the number of hidden units, at least 1")
-    if num_starts < 1:
-        raise InputError(f"num_starts={num_starts}: give at least 1")
+    one_of("method", method, METHODS)
+    width, num_starts = whole("width", width, 1), whole("num_starts", num_starts, 1)
+    seed, thorough = whole("seed", seed), flag("thorough", thorough)
+    step = None if step is None else number("step", step, above=0)
+    max_steps = None if max_steps is None else whole("max_steps", max_steps, 1)
+    listener("progress", progress)
+    if start is not None and not isinstance(start, Network):
+        raise InputError(f"start={shown(start)}: give a Network")
     x, y = check_samples(x, y)
-    loss = ShallowLoss(x, y, act.get(activation), int(width), _fixed_output(output_weights, int(width)))
+    loss = ShallowLoss(x, y, act.get(activation), width, _fixed_output(output_weights, width))
     with one_thread(), np.errstate(over="ignore", invalid="ignore", under="ignore"):
         if method in ("auto", "closed-form") and start is None:
             found = _closed_form(loss, thorough)
@@ -213,7 +250,7 @@ def _fixed_output(given: str | Sequence[float] | np.ndarray, width: int) -> np.n
         if given != "train":
             raise InputError(f"output_weights={given!r}; give 'train' or {width} numbers")
         return None
-    output = np.array(given, dtype=np.float64)
+    output = numbers("output_weights", given)
     if output.shape != (width,) or not np.all(np.isfinite(output)):
         raise InputError(
             f"output_weights has shape {output.shape}; give {width} finite numbers, one a hidden unit"

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import flag, one_of, shown
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError
 from unweave.core.network import Network
@@ -150,12 +151,42 @@ def certify(
 ) -> GlobalCertificate:
     """What can be proved about ``network`` as a minimum of the loss on ``x`` (n, inputs), ``y`` (n,).
 
-    ``output_weights``: ``"train"`` for the loss over both layers, ``"fixed"`` for that over the hidden weights alone.
-    ``truth``: the planted network, where it is known, for the theorems about planted labels. ``thorough`` False leaves
-    out the theorems, and the curvature where a proof makes it idle.
+    Parameters
+    ----------
+    network
+        One hidden layer, one output.
+    x, y
+        Inputs (n, inputs) and labels (n,).
+    output_weights
+        "train" for the loss over both layers, "fixed" for that over the hidden weights alone.
+    truth
+        The planted network, where it is known, for the theorems about planted labels.
+    thorough
+        False leaves out the theorems, and the curvature where a proof makes it idle.
+
+    Returns
+    -------
+    GlobalCertificate
+        The verdict with every number behind it.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for networks or samples that cannot be used.
+
+    Examples
+    --------
+    >>> import numpy as np, unweave
+    >>> x = np.random.default_rng(0).normal(size=(30, 3))
+    >>> truth = unweave.Network([np.eye(3), np.ones((1, 3))], [None, None], ["quadratic", "identity"])
+    >>> unweave.certify(truth, x, truth(x)[:, 0]).certified
+    True
     """
-    if output_weights not in ("train", "fixed"):
-        raise InputError(f"output_weights={output_weights!r}; give train or fixed")
+    one_of("output_weights", output_weights, ("train", "fixed"))
+    flag("thorough", thorough)
+    for name, given in (("network", network), *(() if truth is None else (("truth", truth),))):
+        if not isinstance(given, Network):
+            raise InputError(f"{name}={shown(given)}: give a Network")
     x, y = check_samples(x, y)
     loss, theta = shallow_loss(network, x, y, train_output=output_weights == "train")
     if not np.all(np.isfinite(theta)):

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from unweave.core.arguments import file, listener, shown, whole
 from unweave.core.engine import Here, one_thread, open_engine
 from unweave.core.errors import InputError
 from unweave.shallow.logistic import LogisticFit, fit_logistic
@@ -163,10 +164,49 @@ def landscape(
 ) -> LandscapeGrid:
     """Run ``trials`` = (teachers, starts) in every cell of the grid.
 
-    ``solver``: ``"descent"`` (adaptive, then Levenberg-Marquardt), ``"levenberg-marquardt"`` from the start, or
-    ``"plain"`` (constant ``step``, then the same polish). ``out``: a CSV file, one row a run, continued when it exists.
-    ``progress(done, total, seconds)`` is called after every piece.
+    Parameters
+    ----------
+    activation
+        Of teacher and students.
+    n, d, k
+        Samples, inputs and hidden units, one number or several of each: the grid.
+    trials
+        (teachers, starts) in every cell.
+    labels
+        "planted" by a teacher, or "random".
+    solver
+        "descent" (adaptive, then Levenberg-Marquardt), "levenberg-marquardt" from the start, or "plain" (constant
+        ``step``, then the same polish).
+    output_start, train_output
+        Output weights "signs" or "ones" at the start, and whether they are trained.
+    seed
+        Same seed, same runs.
+    descent_steps, step, polish_steps
+        Of the solver.
+    out
+        A CSV file, one row a run, continued when it exists.
+    engine
+        Where independent runs go.
+    progress
+        Called with (done, total, seconds) after every piece.
+
+    Returns
+    -------
+    LandscapeGrid
+        Every run, the table of cells, and where the probability of success crosses one half.
+
+    Raises
+    ------
+    UnweaveError
+        ``InputError`` for settings that cannot be used, or a file of another recipe.
+
+    Examples
+    --------
+    >>> import unweave
+    >>> unweave.landscape("quadratic", n=12, d=2, k=2, trials=(1, 2)).cells()[0].num_runs
+    2
     """
+    listener("progress", progress)
     num_teachers, num_starts = _check_trials(trials)
     recipe = Recipe(
         activation=activation,
@@ -182,7 +222,7 @@ def landscape(
     )
     axes = [_numbers(name, values) for name, values in (("n", n), ("d", d), ("k", k))]
     cells = [Cell(a, b, c) for a in axes[0] for b in axes[1] for c in axes[2]]
-    path = None if out is None else Path(out)
+    path = None if out is None else file("out", out)
     known = [] if path is None else _read(path, recipe)
     pieces = _missing(cells, num_teachers, known)
     runs = [run for run in known if Cell(run.n, run.d, run.k) in set(cells) and run.teacher < num_teachers]
@@ -294,13 +334,17 @@ def _parse(row: dict[str, str]) -> Run:
 
 
 def _check_trials(trials: tuple[int, int]) -> tuple[int, int]:
-    if len(trials) != 2 or min(trials) < 1:
-        raise InputError(f"trials={trials}: give (teachers, starts), at least one of each")
-    return int(trials[0]), int(trials[1])
+    if not isinstance(trials, tuple | list) or len(trials) != 2:
+        raise InputError(f"trials={shown(trials)}: give (teachers, starts), at least one of each")
+    teachers, starts = (whole("trials=(teachers, starts)", count, 1) for count in trials)
+    return teachers, starts
 
 
 def _numbers(name: str, values: int | Iterable[int]) -> list[int]:
-    numbers = [values] if isinstance(values, int | np.integer) else list(values)
-    if not numbers or any(int(v) != v or v < 1 for v in numbers):
-        raise InputError(f"{name}={values}: give one positive whole number, or several")
-    return sorted({int(v) for v in numbers})
+    several = (
+        list(values) if isinstance(values, Iterable) and not isinstance(values, str | bytes) else [values]
+    )
+    found = [whole(name, value, 1) for value in several]
+    if not found:
+        raise InputError(f"{name}={shown(values)}: give one positive whole number, or several")
+    return sorted(set(found))

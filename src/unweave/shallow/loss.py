@@ -82,6 +82,11 @@ class ShallowLoss:
 class LocalLoss:
     """Everything at one point, each quantity computed when first asked for."""
 
+    loss: ShallowLoss
+    theta: np.ndarray
+    weights: np.ndarray
+    output: np.ndarray
+
     def __init__(self, loss: ShallowLoss, theta: np.ndarray):
         self.loss, self.theta = loss, theta
         self.weights, self.output = loss.split(theta)
@@ -183,7 +188,7 @@ def check_samples(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """``x`` (n, d) and ``y`` (n,) as float64; anything else is refused with the shape in the message."""
     try:
         x, y = np.array(x, dtype=np.float64), np.array(y, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InputError(f"x and y must be arrays of numbers ({error})") from error
     if x.ndim != 2 or not x.shape[0] or not x.shape[1]:
         raise InputError(f"x has shape {x.shape}; give one row a sample, (n, inputs), at least one of each")

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from unweave.core import activations as act
-from unweave.core.errors import InputError
+from unweave.core.arguments import flag, number, one_of, whole
 from unweave.shallow import gradient_descent, stacked, trust_region
 from unweave.shallow.interpolation import check_interpolation
 from unweave.shallow.loss import ShallowLoss
@@ -60,8 +60,12 @@ class Recipe:
             ("solver", SOLVERS),
             ("output_start", ("signs", "ones")),
         ):
-            if getattr(self, name) not in known:
-                raise InputError(f"{name}={getattr(self, name)!r}; known: {', '.join(known)}")
+            one_of(name, getattr(self, name), known)
+        for name in ("num_starts", "descent_steps", "polish_steps"):
+            whole(name, getattr(self, name), 1)
+        whole("seed", self.seed)
+        number("step", self.step, above=0)
+        flag("train_output", self.train_output)
 
 
 @dataclass(frozen=True, order=True)

@@ -27,6 +27,9 @@ class AcceleratedProblem:
     their compiled steps. Points on the device have the padded length; ``outside`` returns them to the layout's.
     """
 
+    padded: Layout
+    data: tuple[Any, ...]
+
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray):
         import jax
 
@@ -69,6 +72,8 @@ class AcceleratedProblem:
 
 class AcceleratedExpansion:
     """The problem at one point, on the device."""
+
+    loss: float
 
     def __init__(
         self,

@@ -9,13 +9,14 @@ surplus directions move freely, which is what brings over-wide students home; Ma
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Protocol
 
 import numpy as np
 
+from unweave.core import clock
+from unweave.core.deadline import held
 from unweave.solve.step import DenseProblem, Linearise, Residual, eased
 
 COARSE = 0.1
@@ -55,7 +56,7 @@ class Settings:
     inexact: bool = False
     """Large problems on the CPU take steps by a few conjugate gradients (``inexact``): for a way to the basin."""
     deadline: float = float("inf")
-    """Stop at this reading of ``time.monotonic``."""
+    """Stop at this reading of ``core.clock``; the deadline of the run that a fit is part of holds besides."""
 
 
 class End(StrEnum):
@@ -150,6 +151,9 @@ def descend(problem: Expandable, start: Any, scale: float, settings: Settings | 
 class Course:
     """One start on its way: its damping, what it has reached, and why it has ended."""
 
+    loss: float
+    damping: float
+
     def __init__(self, loss: float, num_residuals: int, scale: float, settings: Settings):
         self._settings, self._num_residuals, self._scale = settings, max(num_residuals, 1), scale
         self.loss, self._growth, self._quiet = loss, 2.0, 0
@@ -212,7 +216,7 @@ class Course:
             return End.STATIONARY
         if len(history) > s.max_steps:
             return End.STEPS
-        if time.monotonic() > s.deadline:
+        if clock.now() > s.deadline or held().passed:
             return End.TIME
         if not s.stall_steps or len(history) <= s.stall_steps or self.rms <= s.stall_above:
             return None

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.solve.information import gauge_rows
 from unweave.solve.layout import Layout
 
 CHOICE, MOST_ENTRIES = 30, 5e7
@@ -31,11 +32,13 @@ def telling_points(
     noise: float | Callable[[np.ndarray], np.ndarray],
     goal: float,
     most: int,
+    choice: int = CHOICE,
 ) -> np.ndarray:
     """Points to ask besides ``x``, ``most`` at most: as many as bring every standard error below ``goal``.
 
     Errors are relative to the largest parameter of the same unit, ``noise`` is that of one answer, or a function that
-    gives it at points (n, outputs), and ``draw(n)`` returns n points of the domain.
+    gives it at points (n, outputs), and ``draw(n)`` returns n points of the domain, ``choice`` of them for each
+    that is taken.
     """
     layout, theta, sizes = Layout.of(network), network.flat(), unit_sizes(network)
     num_looked_at = int(max(MOST_ENTRIES / (len(theta) * network.output_size), 1))
@@ -45,15 +48,16 @@ def telling_points(
         jacobian = (layout.linearise(theta, points)[1] * sizes).reshape(len(points), -1, len(theta))
         return jacobian / (noise(points)[:, :, None] if callable(noise) else noise)
 
+    gauge = gauge_rows(layout, theta).toarray()
     flat = rows(x).reshape(-1, len(theta))
     normal, chosen, num_left = flat.T @ flat, [x[:0]], most
     while num_left > 0:
-        covariance = np.linalg.pinv(normal, hermitian=True)
+        covariance = _covariance(normal, gauge)
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         if errors.max(initial=0.0) <= goal:
             break
         batch = min(max(int(BATCH * (len(x) + most - num_left)), 1), num_left)
-        points = draw(max(min(CHOICE * batch, num_looked_at), batch))
+        points = draw(max(min(choice * batch, num_looked_at), batch))
         at = rows(points)
         moved = at @ covariance
         counts = (errors / errors.max()) ** EMPHASIS
@@ -64,6 +68,19 @@ def telling_points(
         chosen.append(points[best])
         num_left -= len(best)
     return np.concatenate(chosen)
+
+
+def _covariance(normal: np.ndarray, gauge: np.ndarray) -> np.ndarray:
+    """The inverse, with columns scaled to one; what rounding hides counts as known that badly, not as known.
+
+    The lengths of homogeneous units' rows, which no answer tells, are held (``gauge``).
+    """
+    diagonal = np.diag(normal)
+    scales = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+    values, vectors = np.linalg.eigh(normal / np.outer(scales, scales) + gauge.T @ gauge)
+    floor = len(scales) * np.finfo(float).eps * max(float(values[-1]), 1e-300)
+    vectors /= scales[:, None]
+    return (vectors / np.maximum(values, floor)) @ vectors.T
 
 
 def unit_sizes(network: Network) -> np.ndarray:

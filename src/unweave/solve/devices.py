@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from typing import TypeVar
 
+from unweave.core import clock
 from unweave.core.errors import DeviceError
 from unweave.core.memory import available_memory
 
@@ -58,7 +59,7 @@ def on_accelerator() -> Iterator[None]:
     import jax
 
     try:
-        with jax.enable_x64(True):
+        with clock.waiting(), jax.enable_x64(True):
             yield
     except jax.errors.JaxRuntimeError as error:
         first = str(error).strip().partition("\n")[0]

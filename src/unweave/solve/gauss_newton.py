@@ -33,7 +33,10 @@ FEW_PRODUCTS, MOST_PRODUCTS = 30, 200
 """Products with the Jacobian a step takes, with a factor of all of the normal matrix and with one of its blocks."""
 ENOUGH = 1e-8
 """A step is exact when its gradient has fallen to this fraction, ..."""
-FLOORS = (1e-12, 1e-10)
+ROUGH = 1000
+"""Parameters from which the factor is first made in single precision: the same step for a third of the time, unless
+the problem is so ill-conditioned that many products do not reach it."""
+FLOORS, ROUGH_FLOORS = (1e-12, 1e-10), (1e-6, 1e-5, 1e-4)
 """Least damping of a factor, the first that leaves it positive definite. Steps themselves may be damped less."""
 NEGLIGIBLE = 1e-12
 """... or when it could lower the sum of squares, in which an answer's error counts 1, by no more than this."""
@@ -48,6 +51,7 @@ def polish_weighted(
     max_steps: int = 8,
     damping: float = 1e-18,
     patience: int = 2,
+    geodesic: bool = False,
     deadline: float = float("inf"),
 ) -> Fit:
     """Bring ``network`` to the optimum of ``sum ((network(x) - y) / sigma)^2``; ``Fit.rms`` is in units of sigma.
@@ -61,7 +65,7 @@ def polish_weighted(
         max_steps=max_steps,
         damping=damping,
         least_damping=1e-20,
-        geodesic=False,
+        geodesic=geodesic,
         stall_steps=0,
         patience=patience,
         stationary_gain=0.1,
@@ -74,12 +78,22 @@ def polish_weighted(
 class WeightedProblem:
     """Least squares of a layout at (x, y) with errors ``sigma``, and the factor that serves its steps."""
 
+    y: np.ndarray
+    weights: np.ndarray
+
+    layout: Layout
+    x: np.ndarray
+    num_residuals: int
+    rough: bool
+
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray, sigma: np.ndarray | float):
         self.layout, self.x, self.y = layout, x, np.asarray(y, dtype=np.float64).reshape(len(x), -1)
         weights = 1 / np.asarray(sigma, dtype=np.float64)
         self.weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, self.y.shape)
         self.num_residuals = int(self.y.size)
         self.factor: Factor | None = None
+        self.rough = layout.num_parameters >= ROUGH
+        """Whether a factor in single precision is tried."""
 
     def expand(self, theta: np.ndarray, coarse: bool) -> WeightedStep:
         return WeightedStep(self, theta, Passes(self.layout, theta, self.x, np.float64))
@@ -126,8 +140,8 @@ class WeightedStep(Step):
             found = shortest_least_squares(
                 multiply, adjoint, extended, enough=ENOUGH, least=NEGLIGIBLE, most=factor.most
             )
-            if taken >= factor.most:
-                problem.factor = None  # it no longer serves
+            if taken >= factor.most:  # it no longer serves
+                problem.factor, problem.rough = None, False
             return factor.apply(found)
 
         return solve
@@ -140,13 +154,14 @@ class Factor(ABC):
     """Root of the diagonal of the normal matrix: what parameters are damped by."""
     most: int
     """Products with the Jacobian that a step may take."""
+    floors: tuple[float, ...] = FLOORS
     _built = 0.0
 
     def prepare(self, damping: float) -> bool:
         """Whether the factor could be made for this damping; one for a little more or less serves as well."""
-        if damping / 4 <= self._built <= max(1e3 * damping, FLOORS[-1]):
+        if damping / 4 <= self._built <= max(1e3 * damping, self.floors[-1]):
             return True
-        for floor in FLOORS:
+        for floor in self.floors:
             try:
                 self.build(max(damping, floor))
             except np.linalg.LinAlgError:
@@ -174,26 +189,35 @@ class Coupled(Factor):
 
     def __init__(self, problem: WeightedProblem, theta: np.ndarray, passes: Passes):
         layout, size = problem.layout, problem.layout.num_parameters
-        self._gram = np.zeros((size, size))
+        self._dtype, self.floors = (np.float32, ROUGH_FLOORS) if problem.rough else (np.float64, FLOORS)
+        reaches = passes.reaches(weights=problem.weights)
+        squares = [(reach**2).T @ inputs**2 for reach, inputs in zip(reaches, passes.inputs, strict=True)]
+        self.sizes = np.sqrt(np.concatenate([s.ravel() for s in squares]))
+        self._scales = np.where(self.sizes > 0, self.sizes, 1.0)
+        self._gram = np.zeros((size, size), dtype=self._dtype)
         for part in np.array_split(np.arange(len(problem.x)), problem.y.size * size // MOST_ENTRIES + 1):
             jacobian = layout.linearise(theta, problem.x[part])[1] * problem.weights[part].reshape(-1, 1)
+            jacobian = (jacobian / self._scales).astype(self._dtype, copy=False)
             self._gram += jacobian.T @ jacobian
-        self.sizes = np.sqrt(np.diag(self._gram))
-        self._scales = np.where(self.sizes > 0, self.sizes, 1.0)
-        self._gram /= np.outer(self._scales, self._scales)
         gauge = gauge_rows(layout, theta) * (self.sizes > 0)
-        self._gram += (gauge.T @ gauge).toarray()
+        self._gram += (gauge.T @ gauge).toarray().astype(self._dtype)
 
     def build(self, damping: float) -> None:
         damped = self._gram.copy(order="F")
-        damped[np.diag_indices_from(damped)] += damping
+        damped[np.diag_indices_from(damped)] += self._dtype(damping)
         self._factor = scipy.linalg.cholesky(damped, overwrite_a=True, check_finite=False)
 
     def apply(self, u: np.ndarray) -> np.ndarray:
-        return scipy.linalg.solve_triangular(self._factor, u, check_finite=False) / self._scales
+        return self._solve(u, trans=0) / self._scales
 
     def adjoint(self, v: np.ndarray) -> np.ndarray:
-        return scipy.linalg.solve_triangular(self._factor, v / self._scales, trans=1, check_finite=False)
+        return self._solve(v / self._scales, trans=1)
+
+    def _solve(self, right: np.ndarray, trans: int) -> np.ndarray:
+        size = max(float(np.max(np.abs(right), initial=0.0)), 1e-300)  # single precision has a short range
+        right = (right / size).astype(self._dtype)
+        found = scipy.linalg.solve_triangular(self._factor, right, trans=trans, check_finite=False)
+        return size * found.astype(np.float64)
 
 
 class Blocks(Factor):

@@ -35,6 +35,8 @@ def pays(layout: Layout) -> bool:
 class InexactProblem:
     """Least squares of a layout at (x, y)."""
 
+    num_residuals: int
+
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray):
         self._layout, self._x, self._y = layout, x, y
         self.num_residuals = int(y.size)
@@ -80,6 +82,10 @@ class InexactExpansion(Step):
 
 class Passes:
     """A layout linearised at one point: products with its Jacobian and its transpose, without forming it."""
+
+    inputs: list[np.ndarray]
+
+    layout: Layout
 
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, dtype: type):
         self.layout, self._dtype = layout, dtype

@@ -72,6 +72,8 @@ def eased(damping: Array, ratio: Array, least: float, xp: ModuleType) -> Array:
 class Step(ABC):
     """A least-squares problem expanded at one point: how a damped solve becomes a trial point."""
 
+    loss: float
+
     def __init__(self, residual: Residual, theta: np.ndarray, r: np.ndarray):
         self._residual, self._theta, self._r = residual, theta, r
         self.loss = float(r @ r)

@@ -64,6 +64,8 @@ class Effort:
     """The same once no more points can be had."""
     review: int = 4
     """All candidates are tried at every so many sizes, the two leading ones between."""
+    telling: int = 1200
+    """From so many residuals on, up to ``large``, half of the activations are tried then: the others predict worse."""
     cheap: int = 1000
     """Below so many residuals the leading candidate has two starts, in different shapes ..."""
     costly: int = 2000

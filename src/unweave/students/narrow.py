@@ -6,12 +6,12 @@ pruning, converging and walking down alternate, each bounded.
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
@@ -67,7 +67,7 @@ def narrow_down(
     narrow, fit = _walk_down(narrow, fit, u, v, accept, affordable, full)
     if fit.rms <= accept:
         return cut(narrow, fit)
-    if fit.rms < NEARER * start.rms and time.monotonic() < deadline:
+    if fit.rms < NEARER * start.rms and clock.now() < deadline:
         # units of little effect may have gone with the surplus ones: converge at full width, however slowly
         whole = fit_layout(layout, start.parameters, u, v, settings=replace(full, max_steps=LONG * max_steps))
         if whole.rms <= accept:
@@ -89,13 +89,13 @@ def _walk_down(
     """
     fit = fit_layout(layout, fit.parameters, u, v, settings=settings)
     for _ in range(MAX_WALK):
-        if fit.rms <= accept or time.monotonic() > settings.deadline:
+        if fit.rms <= accept or clock.now() > settings.deadline:
             break
         plan = plan_removals(layout, fit, u, v, stop=affordable, deadline=settings.deadline)
         while plan:
             narrow, indices = layout.without(units_kept(layout, plan))
             trial = fit_layout(narrow, plan[-1].parameters[indices], u, v, settings=settings)
-            if trial.rms <= max(accept, fit.rms) or time.monotonic() > settings.deadline:
+            if trial.rms <= max(accept, fit.rms) or clock.now() > settings.deadline:
                 break
             plan = plan[: len(plan) // 2]
         if not plan or trial.rms > max(accept, fit.rms):

@@ -12,13 +12,13 @@ candidate never reaches a residual at rounding, so the order costs time, not tru
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.engine import Here, open_engine
 from unweave.core.network import Network
 from unweave.solve.devices import fits_memory, use_accelerator
@@ -84,6 +84,9 @@ def fit_overwide(
 
 class Pool:
     """Points with their answers: those at hand first, then bought ones."""
+
+    x: np.ndarray
+    y: np.ndarray
 
     def __init__(self, x: np.ndarray, y: np.ndarray, more_points: MorePoints | None = None):
         self.x = np.asarray(x, dtype=np.float64)
@@ -152,12 +155,12 @@ def _search(
     executor: Executor,
 ) -> Iterator[OverwideFit | None]:
     """None after every size but the last, and how it ended."""
-    deadline = time.monotonic() + effort.time_limit
+    deadline = clock.now() + effort.time_limit
     attempts: list[Attempt] = []
     ranking = Ranking(candidates, effort)
     surplus: Recovered | None = None
     for turn, num_points in enumerate(_sizes(pool, candidates, hidden, effort)):
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             break
         x, y = pool.take(num_points)
         is_last = not pool.can_grow and len(x) >= len(pool.x)
@@ -198,8 +201,8 @@ def _search(
             break
         yield None
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
-    if time.monotonic() > deadline:
-        reason = f"stopped after {effort.time_limit:g} s; allow more time"
+    if clock.now() > deadline:
+        reason = f"stopped after {effort.time_limit:.3g} s; allow more time"
     yield _give_up(pool, attempts, surplus, reason)
 
 
@@ -238,7 +241,7 @@ class _Students:
             self.widths,
             noise=noise,
             max_steps=max_steps,
-            deadline=time.monotonic() + seconds,
+            deadline=clock.now() + seconds,
         )
         trials: list[Trial] = []
         for found, attempt in task.try_from([np.random.default_rng(seed) for seed in self.seeds]):
@@ -262,11 +265,11 @@ def _try_all(
     in_advance = not isinstance(executor, Here)
     futures = []
     if in_advance:
-        left = max(deadline - time.monotonic(), 0.0)
+        left = max(deadline - clock.now(), 0.0)
         futures = [executor.submit(s.run, x, y, noise, max_steps, left) for s in students]
     try:
         for i, some in enumerate(students):
-            left = deadline - time.monotonic()
+            left = deadline - clock.now()
             if left < 0:
                 return
             trials = futures[i].result() if in_advance else some.run(x, y, noise, max_steps, left)
@@ -279,20 +282,31 @@ def _try_all(
 
 def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, reason: str) -> OverwideFit:
     """The best that was found: a function at rounding whose parameters are not determined, or nothing."""
-    if surplus is not None:
+    if surplus is not None and _holds_beyond(surplus, pool):
         reason = "the function is reproduced but its parameters are not determined: a unit could be removed"
         return OverwideFit(
             surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, (), reason
         )
-    rms = min((a.rms for a in attempts), default=float("inf"))
+    # a few points are explained by many a student
+    enough = max((a.num_points for a in attempts), default=0) / 2
+    telling = sorted((a for a in attempts if a.num_points >= enough), key=lambda a: a.rms)
+    rms = telling[0].rms if telling else float("inf")
     network = None
-    for attempt in sorted((a for a in attempts if a.rms < SURROGATE), key=lambda a: a.rms):
+    for attempt in telling:
+        if not attempt.rms < SURROGATE:
+            break
         network = attempt.student.network(attempt.activation)
         if network is not None:
             rms = attempt.rms
             reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
             break
     return OverwideFit(network, rms, False, len(pool.x), tuple(attempts), None, (), reason)
+
+
+def _holds_beyond(found: Recovered, pool: Pool) -> bool:
+    """Whether a network explains the points that were bought after its own, too."""
+    rest = np.sqrt(np.mean((found.network(pool.x) - pool.y) ** 2)) / spread_of(pool.y)
+    return bool(rest <= max(10 * found.rms, SURROGATE))
 
 
 def _accelerated(num_residuals: int) -> bool:

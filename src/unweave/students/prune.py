@@ -8,11 +8,11 @@ widths are minimal.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout
@@ -59,13 +59,13 @@ def prune(
     """
     best = start
     for _ in range(sum(layout.hidden)):
-        if time.monotonic() > settings.deadline:
+        if clock.now() > settings.deadline:
             break
         stop = affordable if noisy or best.rms <= EXACT else min(affordable, BOLD * best.rms)
         plan = plan_removals(layout, best, x, y, stop=stop, deadline=settings.deadline)
         size = _up_to_the_gap(plan, stop)
         num_tries = 0
-        while size and num_tries < max_tries and time.monotonic() <= settings.deadline:
+        while size and num_tries < max_tries and clock.now() <= settings.deadline:
             narrow, indices = layout.without(units_kept(layout, plan[:size]))
             adjusted = plan[size - 1].parameters[indices]
             if size > 1 and not _residual(narrow, adjusted, x, y) < HOPELESS:
@@ -116,7 +116,7 @@ def plan_removals(
         unit = int(np.argmin(costs[layer]))
         loss += float(costs[layer][unit])
         predicted = float(np.sqrt(loss / y.size)) / scale
-        if not predicted <= stop or time.monotonic() > deadline:
+        if not predicted <= stop or clock.now() > deadline:
             break
         alive[layer][unit] = False
         plan.append(Removal(layer, unit, surgeon.remove(layer, unit), predicted))

@@ -16,8 +16,8 @@ NEAR_MISS = 1e-3
 """Relative residual at which a student that stopped converging may be one of a similar activation."""
 ALIKE = 2.0
 """An activation stays in the race whose residual is below this multiple of the leader's."""
-REVIEWED = 3
-"""Leading activations that stay in the race at large sizes."""
+REVIEWED, REVIEWED_EARLIER = 3, 4
+"""Leading activations that stay in the race at large sizes, and at those before (``Effort.telling``)."""
 REFITS = 5
 """What pruning a near miss takes, in the steps of its last fit."""
 
@@ -90,7 +90,9 @@ class Ranking:
             ]
             return self._fair(list(dict.fromkeys([*fewer, *chosen])))
         activations = list(dict.fromkeys(c.activation for c in ranked))
-        reviewed = activations if y.size < self._effort.large else activations[:REVIEWED]
+        reviewed = activations[:REVIEWED]
+        if y.size < self._effort.large:
+            reviewed = activations if y.size < self._effort.telling else activations[:REVIEWED_EARLIER]
         resting = set(both_depths).difference(self._fair(both_depths))
         return [
             c

@@ -53,6 +53,8 @@ def open_surgery(layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray
 class HostSurgeon:
     """With NumPy and LAPACK."""
 
+    loss: float
+
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray):
         equations = expand_normally(layout, theta, x, y)
         self.loss = equations.loss
@@ -81,6 +83,8 @@ class HostSurgeon:
 
 class AcceleratedSurgeon:
     """The same on the accelerator; idle parameters of the padded layout are an identity block from the start."""
+
+    loss: float
 
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray):
 

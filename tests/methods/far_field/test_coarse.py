@@ -6,9 +6,15 @@ import numpy as np
 
 import unweave
 from truth import random_network
+from unweave.core import activations as act
 from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import measure_precision
 from unweave.methods.far_field.first_layer import FirstLayer
+from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer
+from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.union import join_circles
+from unweave.models.resolve import resolve
 from unweave.probes.far_circle import Crossing
 from unweave.probes.far_rows import Reading
 
@@ -70,3 +76,17 @@ def test_rows_that_one_circle_alone_shows_are_left_out():
     assert len(joined.rows) == 3
     assert sorted(np.argmax(cosines, axis=1).tolist()) == [0, 1, 2]
     assert np.min(np.max(cosines, axis=1)) > 1 - 1e-9
+
+
+def test_a_layer_is_fitted_around_the_rows_that_circles_have_shown():
+    model = InFloat32(random_network((6, 12, 2), "tanh", seed=1))
+    meter = Meter(resolve(model, input_size=6))
+    rng = np.random.default_rng(0)
+    precision = measure_precision(meter, rng)
+    sight = Sight(meter, precision, act.get("tanh"), rng, np.inf)
+    rows = model.weights[0][1:].astype(float)  # one was missed, the others are known to a few per cent
+    rows = rows * rng.uniform(0.9, 1.1, size=(11, 1)) + 0.02 * rng.standard_normal(rows.shape)
+    network, rms = fit_one_layer(sight, distinct_rows(np.concatenate([rows, -rows])), float("inf"))
+    assert rms <= sight.accept
+    assert network.hidden == (12,)
+    assert unweave.compare(model.network(), network).max_relative_error < 1e-2

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from unweave.methods.far_field.first_layer import invert_profile
+from truth import random_network
+from unweave.core import activations as act
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.far_field.first_layer import invert_profile, read_first_layer, sharpen_rows
+from unweave.methods.far_field.sight import Sight
+from unweave.models.resolve import resolve
+from unweave.probes.far_circle import find_crossings, random_circle
 
 NODES = np.cos(np.pi * (np.arange(10) + 0.5) / 10)
+
+
+def errors(network, rows):
+    """Angle of each row to the true one it is nearest to."""
+    truth = network.weights[0] / np.linalg.norm(network.weights[0], axis=1, keepdims=True)
+    cosines = np.abs(rows @ truth.T) / np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.sqrt(np.maximum(2 - 2 * np.max(cosines, axis=1), 0.0))
 
 
 def test_places_on_a_profile_are_found_whatever_stands_above():
@@ -22,3 +37,18 @@ def test_places_on_a_profile_are_found_whatever_stands_above():
 
 def test_a_profile_that_turns_is_not_inverted():
     assert invert_profile(NODES, (NODES**2)[:, None], np.array([[0.1]]), np.zeros(1)) is None
+
+
+@pytest.mark.parametrize("seed", [3, 5, 6])
+def test_rows_are_sharpened_where_steps_lead_beyond_the_profile_or_answers_turn_back(seed):
+    network, rng = random_network((6, 5, 4, 1), "tanh", seed=2), np.random.default_rng(seed)
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    circle = random_circle(6, rng)
+    crossings = find_crossings(
+        sight.meter.ask, circle, sight.radius, sight.activation, tolerance=sight.tolerance, close=256.0
+    )
+    layer = read_first_layer(sight, circle, crossings, True, np.eye(6))
+    assert np.max(errors(network, layer.rows)) > 1e-3
+    assert np.max(errors(network, sharpen_rows(sight, layer).rows)) < 1e-6

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 import unweave
 from truth import random_network
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.far_field.peel import peel
 from unweave.students.overwide import Pool
@@ -34,7 +33,7 @@ def test_two_hidden_layers_above_come_from_vertices():
         max_depth=2,
         noise=0.0,
         rng=rng,
-        deadline=time.monotonic() + 60,
+        deadline=clock.now() + 60,
     )
     assert found.network is not None, found.reason
     assert unweave.compare(top, found.network).max_relative_error < 1e-9
@@ -51,7 +50,7 @@ def test_known_rows_lead_to_the_whole_network_inside():
         max_depth=2,
         noise=0.0,
         rng=rng,
-        deadline=time.monotonic() + 60,
+        deadline=clock.now() + 60,
         first=(rows, np.zeros(6)),
     )
     assert found.network is not None, found.reason

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 
 import unweave
 from truth import random_network
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.far_field.wide import fit_wide
 from unweave.students.overwide import Pool
@@ -33,7 +32,7 @@ def fit(
         noise=noise,
         rng=rng,
         max_vertices=most,
-        deadline=time.monotonic() + seconds,
+        deadline=clock.now() + seconds,
     )
 
 

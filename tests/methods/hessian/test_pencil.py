@@ -8,7 +8,8 @@ import pytest
 import unweave
 from truth import random_network
 from unweave import Ball, Box
-from unweave.methods.hessian.pencil import eigen_pencil, fit_scalars
+from unweave.algebra.pencil import eigen_pencil
+from unweave.students.scalars import fit_scalars
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,11 @@ from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
 from unweave.methods.relu.lines import ReluLines
+from unweave.methods.relu.polish import fit_doubtful
+from unweave.methods.relu.ridges import RidgeSum
 from unweave.models.resolve import resolve
+from unweave.probes.inquiry import open_inquiry
+from unweave.probes.planes import Planes
 
 EXACT = Precision(1e-16, 1.0, "float64")
 
@@ -174,3 +178,22 @@ def test_a_trained_regressor_behind_a_scaler():
     assert found.identified, found.reason
     assert found.method == "relu-lines"
     assert unweave.compare(model, found.network).max_relative_error <= 1e-9
+
+
+def test_units_without_room_are_fitted_to_answers_from_everywhere():
+    network = random_network((6, 9, 1), "relu", seed=4)
+    meter = Meter(resolve(network), domain=Ball(3.0))
+    rng = np.random.default_rng(0)
+    inquiry = open_inquiry(meter, EXACT, rng)
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    normals, offsets = network.weights[0] / lengths[:, None], network.biases[0] / lengths
+    errors = np.where(np.arange(9) < 2, 1e-5, 1e-13)
+    jumps = (network.weights[1] * lengths).T
+    off = errors[:, None] * rng.standard_normal((9, 6))
+    planes = Planes(normals + off, offsets, jumps, errors, -offsets[:, None] * normals)
+    gradient = network.weights[1] @ network.weights[0] / 2
+    constant = network.biases[1] + network.weights[1] @ network.biases[0] / 2
+    fitted = fit_doubtful(inquiry, RidgeSum(planes, gradient, constant), rng)
+    x = meter.domain.sample(200, 6, rng)
+    assert np.max(np.abs(fitted(x) - network(x))) < 1e-10
+    assert np.max(fitted.planes.errors) < 1e-9

@@ -17,6 +17,7 @@ from unweave.evidence.meter import Meter
 from unweave.formats.torch import to_torch
 from unweave.methods.registry import entries
 from unweave.methods.served import SERVED
+from unweave.methods.skeleton.alpha import fit_alpha
 from unweave.methods.skeleton.places import find_place
 from unweave.methods.skeleton.profiles import CANDIDATES, fit_profile, name_elu
 from unweave.methods.skeleton.quiet import add_quiet_unit
@@ -37,7 +38,19 @@ def as_torch_initialises(sizes, activations, seed: int) -> Network:
 
 
 @pytest.mark.parametrize(
-    "name", ["gelu", "silu", "softplus", "elu", "mish", "selu", "celu(0.5)", "gelu_tanh"]
+    "name",
+    [
+        "gelu",
+        "silu",
+        "softplus",
+        "elu",
+        "elu(1.001)",
+        "elu(1.2345)",
+        "mish",
+        "selu",
+        "celu(0.5)",
+        "gelu_tanh",
+    ],
 )
 def test_one_layer_of_each_activation(name):
     truth = as_torch_initialises((6, 8, 1), [name], seed=1)
@@ -132,6 +145,20 @@ def test_lengths_and_biases_settle_from_a_few_answers():
     settled = settle(start, x, truth(x), 1e-16, 2.0**-52)
     assert settled.level < 10
     assert unweave.compare(truth, settled.network).max_relative_error < 1e-10
+
+
+def test_alpha_is_fitted_and_named_within_its_error():
+    truth = as_torch_initialises((6, 8, 1), ["elu(1.2345)"], seed=5)
+    x = window_points(truth, 5, (3.0, 300.0), np.random.default_rng(0))
+    y = truth(x)
+    start = Network(truth.weights, truth.biases, ["elu(1.24)", "identity"])
+    exact = fit_alpha(start, x, y, np.full(y.shape, 1e-14), 1e-16)
+    assert exact.network.activations == truth.activations
+    assert exact.errors[0] < 1e-9
+    noisy = y + 1e-3 * np.random.default_rng(1).standard_normal(y.shape)
+    rough = fit_alpha(start, x, noisy, np.full(y.shape, 1e-3), 1e-16)
+    assert rough.errors[0] > 1e-6
+    assert act.split_name(rough.network.activations[0])[1] == pytest.approx(1.2345, abs=0.02)
 
 
 def test_a_quiet_unit_is_found_in_the_rest():

@@ -29,6 +29,14 @@ from unweave.probes.far_vertices import choose_vertices, staircase_patterns, wan
 ATTEMPTS = 4
 PROFILE_NODES, PROFILE_MARGIN = 10, 1.1
 """Places of a unit's profile, and its length relative to the longest of the unit's steps."""
+LIKELY = 1.6
+"""Ratio of the slope of a profile to that of its crossing, or the inverse, beyond which the latter counts."""
+WIDE_REACH = np.linspace(-6.0, 6.0, 13)
+"""Where a profile at an antipode is asked, in widths: the bias moves it."""
+LONGER = (1.0, 1.7)
+"""Lengths of further profiles where a step leads beyond the first one."""
+OFF = 1e-6
+"""What an inverted profile may differ from an answer by, relative to its range."""
 FLAT = 0.02
 """Least slope of a profile that is inverted, relative to its largest."""
 
@@ -113,17 +121,46 @@ def sharpen_rows(sight: Sight, layer: FirstLayer) -> FirstLayer:
         answers = sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(*shifts.shape, -1)
     rows = layer.rows.copy()
     for i, reading in enumerate(layer.readings):
-        places = invert_profile(nodes, answers[i], reading.at_steps, moves[i] / reach[i])
-        origin = invert_profile(nodes, answers[i], reading.at_base[None], np.zeros(1))
-        if places is not None and origin is not None:
-            rows[i] = layer.basis @ (places - origin) * reach[i] / steps[i]
+        asked = np.concatenate([reading.at_base[None], reading.at_steps])
+        places = invert_profile(nodes, answers[i], asked, np.append(0.0, moves[i] / reach[i]))
+        if places is None:
+            row = _read_longer(sight, layer, i, nodes, float(reach[i]))
+            rows[i] = rows[i] if row is None else row
+        else:
+            rows[i] = layer.basis @ (places[1:] - places[0]) * reach[i] / steps[i]
     return replace(layer, rows=rows)
+
+
+def _read_longer(
+    sight: Sight, layer: FirstLayer, unit: int, nodes: np.ndarray, reach: float
+) -> np.ndarray | None:
+    """The row of a unit from longer profiles; where the answers turn back at its crossing, from where they are
+    steepest.
+    """
+    reading, tangent = layer.readings[unit], layer.tangents[unit]
+    width, step, ask = reading.crossing.width, reading.step, sight.meter.ask
+    base, answers = reading.base, np.concatenate([reading.at_base[None], reading.at_steps])
+    with sight.meter.stage("profiles"):
+        for beside in (False, True):
+            if beside:
+                across = ask(base + REACH[:, None] * width * tangent)
+                steepest = int(np.argmax(np.linalg.norm(np.diff(across, axis=0), axis=1) / np.diff(REACH)))
+                base = base + (REACH[steepest] + REACH[steepest + 1]) / 2 * width * tangent
+                answers = ask(np.concatenate([base[None], base + step * layer.basis.T]))
+            for longer in LONGER if beside else LONGER[1:]:
+                profile = ask(base + longer * reach * width * nodes[:, None] * tangent)
+                places = invert_profile(nodes, profile, answers, np.zeros(len(answers)))
+                if places is not None:
+                    return layer.basis @ (places[1:] - places[0]) * longer * reach / step
+    return None
 
 
 def invert_profile(
     nodes: np.ndarray, profile: np.ndarray, answers: np.ndarray, guesses: np.ndarray
 ) -> np.ndarray | None:
-    """Where the polynomial through ``profile`` at ``nodes`` takes the answers; None where it is not monotone there."""
+    """Where the polynomial through ``profile`` at ``nodes`` takes the answers; None where it is not monotone there, or
+    an answer lies beyond it.
+    """
     centred = profile - profile.mean(axis=0)
     direction = np.linalg.svd(centred, full_matrices=False)[2][0]
     curve = np.polynomial.Chebyshev.fit(nodes, profile @ direction, len(nodes) - 1, domain=[-1, 1])
@@ -133,21 +170,53 @@ def invert_profile(
         return None
     for _ in range(12):
         places = np.clip(places - (curve(places) - wanted) / slope(places), -1.0, 1.0)
-    return places
+    beyond = np.max(np.abs(curve(places) - wanted)) > OFF * np.ptp(curve(np.linspace(-1, 1, 9)))
+    return None if beyond else places
 
 
 def scale_rows(sight: Sight, layer: FirstLayer) -> np.ndarray:
     """The rows in their true lengths, from a profile across each crossing; under an unknown top only their directions
     are known before.
     """
-    lengths = []
-    for reading, tangent in zip(layer.readings, layer.tangents, strict=True):
-        width = reading.crossing.width
-        points = reading.base + REACH[:, None] * width * tangent
-        shape = fit_shape(REACH, sight.meter.ask(points), sight.activation)
-        lengths.append(abs(shape.slope) / width)
+    return layer.rows * _lengths(sight, layer, _ask_across(sight, layer, REACH))[:, None]
+
+
+def place_units(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in their true lengths, and biases to a few tenths: the mean of a unit's arguments at its base and at the
+    antipode, where the large part of ``a . x`` cancels. A unit is taken to be at 0 where its profile changes most.
+    """
+    with sight.meter.stage("profiles"):
+        answers = _ask_across(sight, layer, REACH)
+        opposite = _ask_across(sight, layer, WIDE_REACH, side=-1.0)
+    lengths = _lengths(sight, layer, answers)
+    widths = np.array([r.crossing.width for r in layer.readings])
     along = np.sum(layer.rows * layer.tangents, axis=1)
-    return layer.rows * (np.array(lengths) / np.where(along == 0, 1.0, np.abs(along)))[:, None]
+    off = np.abs(np.log(np.maximum(lengths * np.abs(along) * widths, 1e-300))) > np.log(LIKELY)
+    rows = layer.rows * np.where(off, 1 / np.maximum(np.abs(along) * widths, 1e-300), lengths)[:, None]
+    middles = [_middle(REACH, a) + _middle(WIDE_REACH, b) for a, b in zip(answers, opposite, strict=True)]
+    return rows, -np.array(middles) * widths * np.sum(rows * layer.tangents, axis=1) / 2
+
+
+def _ask_across(sight: Sight, layer: FirstLayer, places: np.ndarray, side: float = 1.0) -> np.ndarray:
+    """Answers across each crossing, or its antipode, at places in widths: (units, places, outputs)."""
+    bases = side * np.array([r.base for r in layer.readings])
+    widths = np.array([r.crossing.width for r in layer.readings])
+    points = bases[:, None] + (widths[:, None] * places)[:, :, None] * layer.tangents[:, None]
+    return sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(*points.shape[:2], -1)
+
+
+def _lengths(sight: Sight, layer: FirstLayer, answers: np.ndarray) -> np.ndarray:
+    """By what each row must be multiplied, from the slopes that its profile shows."""
+    slopes = np.array([abs(fit_shape(REACH, a, sight.activation).slope) for a in answers])
+    widths = np.array([r.crossing.width for r in layer.readings])
+    along = np.sum(layer.rows * layer.tangents, axis=1)
+    return slopes / widths / np.where(along == 0, 1.0, np.abs(along))
+
+
+def _middle(places: np.ndarray, answers: np.ndarray) -> float:
+    """Where a profile changes, on average."""
+    changes = np.linalg.norm(np.diff(answers, axis=0), axis=1)
+    return float(changes @ (places[1:] + places[:-1]) / (2 * max(float(np.sum(changes)), 1e-300)))
 
 
 def misses_a_unit(sight: Sight, layer: FirstLayer, num_pairs: int = 12) -> bool:

@@ -19,7 +19,6 @@ form.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain, islice
@@ -27,15 +26,18 @@ from itertools import chain, islice
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
+from unweave.methods.far_field.curvature import fit_by_curvature
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, see_activation
 from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.near import settle
+from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
 from unweave.methods.far_field.peel import MOST_VERTICES, peel
 from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
@@ -58,12 +60,16 @@ MARGIN, COARSE_MARGIN = 0.02, 0.08
 """Least cosine between a vertex's direction and a row, to begin with; rows of coarse answers are less exact."""
 SMALL = 60
 """Units up to which fits by exact steps come first."""
+NEARLY = 1e-3
+"""Residual of a student around known rows that no method without them would improve on."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
 
 class FarField:
     """``time_limit`` bounds the fits of the network on top, in seconds a circle."""
+
+    serves: Serves
 
     name = "far-field"
     serves = Serves(Evidence.QUERIES, SATURATING)
@@ -91,13 +97,20 @@ class FarField:
                 None, f"far field needs answers that are exact to {ROUGH:g}; use method='in-domain'"
             )
         reason, scales, units = "", None, 0
+        seen: list[np.ndarray] = []
         for attempt in range(MAX_CIRCLES):
-            deadline = time.monotonic() + problem.within(self.time_limit)
+            deadline = clock.now() + problem.within(self.time_limit)
             run = _Run(meter, problem, attempt, reach, deadline)
             finding = run.recover(scales)
             if finding.network is not None or run.hopeless or problem.deadline.passed:
                 return finding
             reason, scales, units = finding.reason, run.row_scales(), max(units, run.num_units)
+            seen += [] if run.shallow_rows is None else [run.shallow_rows]
+        if len(seen) == MAX_CIRCLES:  # one layer, coarse answers: every circle has shown some of it
+            finding = run.fit_shallow(distinct_rows(np.concatenate(seen)))
+            if finding.network is not None or finding.conclusive:
+                return finding
+            return replace(finding, reason=f"{reason}; {finding.reason}")
         return Finding(None, f"{reason} ({units} first-layer units seen on {MAX_CIRCLES} circles)")
 
 
@@ -114,6 +127,8 @@ class _Run:
         self.num_units = 0
         self._few_vertices = False
         self._rows: np.ndarray | None = None
+        self.shallow_rows: np.ndarray | None = None
+        """Rows in their lengths, where there is one layer and the answers are coarse."""
 
     def row_scales(self) -> np.ndarray | None:
         """Coordinate scales that would make the rows found so far isotropic, for the next circle."""
@@ -141,10 +156,12 @@ class _Run:
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:
             layer = join_circles(chain([layer], self._further_layers(layer))) or layer
-        elif deep and len(layer.rows) > SMALL:
-            # few hyperplanes leave vertices with wide margins, for which rows to a per cent do
+        if deep and (self.sight.coarse or len(layer.rows) > SMALL):
+            # few hyperplanes leave vertices with wide margins, for which rows to a per cent do mostly
             layer = sharpen_rows(self.sight, layer)
         self._rows = layer.rows
+        if self.sight.coarse and not deep and len(layer.rows):
+            self.shallow_rows = rows_in_length(self.sight, layer)
         if layer.num_pending:
             with self.meter.stage("circle"):
                 if is_jump(self.meter.ask, circle, crossings[0], self.sight.tolerance):
@@ -153,7 +170,7 @@ class _Run:
                 None, f"{layer.num_pending} crossings stay unresolved: units overlap on this circle"
             )
         self.num_units = len(layer.rows)
-        top = self._top(layer, deep)
+        top, layer = self._top(layer, deep)
         if top.network is None and self._few_vertices:
             top = fit_inside(self.sight, layer, self.problem, self.deadline)
             if top.network is not None:
@@ -195,15 +212,19 @@ class _Run:
                 close=24.0 if self.sight.coarse else 256.0,
             )
 
-    def _top(self, layer: FirstLayer, deep: bool) -> Top:
-        """The network above the first layer, from the plateaus and further far vertices."""
+    def _top(self, layer: FirstLayer, deep: bool) -> tuple[Top, FirstLayer]:
+        """The network above the first layer, from the plateaus and further far vertices, and the layer, sharper where
+        that needed it.
+        """
         known: set[bytes] = set()
+        bought = [np.zeros((0, layer.rows.shape[1]))]
         margin = COARSE_MARGIN if self.sight.coarse else MARGIN
 
         def buy(num_vertices: int) -> tuple[np.ndarray, np.ndarray]:
             directions, signs = choose_vertices(
                 layer.rows, num_vertices, self.sight.rng, known, margin=margin
             )
+            bought.append(directions)
             with self.meter.stage("vertices"):
                 return signs, self.meter.ask(self.sight.radius * directions)
 
@@ -214,9 +235,9 @@ class _Run:
             known.update((p > 0).tobytes() for p in patterns)
         if not deep:
             scale = max(float(np.std(values)), self.problem.precision.scale, 1e-300)
-            return fit_affine(patterns, values, *buy(6), scale=scale, accept=self.sight.accept)
+            return fit_affine(patterns, values, *buy(6), scale=scale, accept=self.sight.accept), layer
         if misses_a_unit(self.sight, layer):
-            return Top(None, np.inf, len(patterns), MISSED)
+            return Top(None, np.inf, len(patterns), MISSED), layer
         hidden, pool = self.problem.hidden, Pool(patterns, values, buy)
         two = hidden is not None and len(hidden) == 2
         top = Top(None, np.inf, len(patterns))
@@ -235,6 +256,9 @@ class _Run:
                 deeper=not two,
             )
         elif hidden is None or two:
+            top = fit_by_curvature(self.sight, layer, pool, self.deadline)
+            if top.network is not None:
+                return top, layer
             top = fit_wide(
                 pool,
                 self.sight.activation,
@@ -247,7 +271,12 @@ class _Run:
             )
             first = True
         if top.network is not None or (first and two):
-            return top
+            return top, layer
+        if small and not self.sight.coarse:
+            # a unit at whose crossing the answers turn back may have a row far off: then vertices have wrong signs
+            layer, plateaus = sharpen_rows(self.sight, layer), len(pool.x) - sum(len(b) for b in bought)
+            signs = np.where(np.concatenate(bought) @ layer.rows.T > 0, 1.0, -1.0)
+            pool = Pool(np.concatenate([pool.x[:plateaus], signs]), pool.y, buy)
         deeper = peel(
             pool,
             self.sight.activation,
@@ -259,17 +288,29 @@ class _Run:
             shallow=not first,
         )
         self._few_vertices = not pool.can_grow and not self.sight.coarse
-        return replace(deeper, attempts=top.attempts + deeper.attempts)
+        return replace(deeper, attempts=top.attempts + deeper.attempts), layer
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""
         widest = num_units + 1 if self.last else (num_units + 1) // 2 + 1
         return int(min(max(4 * widest * (num_units + 2), FEWEST), 60_000, self.meter.ledger.left + num_units))
 
+    def fit_shallow(self, rows: np.ndarray) -> Finding:
+        """One hidden layer around the rows that all circles have shown; or a student that comes near it."""
+        network, rms = fit_one_layer(self.sight, rows, self.deadline)
+        if network is None or rms > self.sight.accept:
+            reason = (
+                f"students around {len(rows)} rows that circles have shown explain near answers to {rms:.1e}"
+            )
+            near = rms < NEARLY  # others begin with less
+            return Finding(None, f"{reason} only: units are too much alike", student=network, conclusive=near)
+        return self._conclude_near(network, Top(network, rms, 0))
+
     def _conclude_near(self, network: Network, top: Top) -> Finding:
         """Coarse answers: the network that answers near the origin determine, from the one seen from afar."""
         network, rms = settle(network, self.meter, self.problem.precision, self.sight.rng, self.deadline)
-        if rms > max(1e-3, 30 * self.problem.precision.relative):
+        level = 30 * self.problem.precision.relative
+        if rms > (max(1e-3, level) if len(network.hidden) > 1 else level):
             return Finding(None, f"the network seen from afar does not fit near the origin ({rms:.1e})")
         return self._finding(network, top, {"near": rms})
 

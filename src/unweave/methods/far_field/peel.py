@@ -10,12 +10,12 @@ student needs.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
 from unweave.solve.descend import End
@@ -42,10 +42,13 @@ PROMISING, CLOSE = 0.05, 0.4
 which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
+MISSES = 4
+"""Students after which a depth that does not come closer no longer leads."""
 LAST = 2
 """Rounds of all depths once there are no more vertices."""
-PATIENCE, SHARE = 5.0, 0.5
-"""One student may take so many seconds, or this share of the time that is left."""
+PATIENCE, SHARE = 5.0, 0.7
+"""One student may take so many seconds, or this share of what all before it took: one with a layer too many comes close
+and narrows for long."""
 
 
 def peel(
@@ -69,17 +72,17 @@ def peel(
     """
     depths = [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth]
     plan = _Plan(hidden, depths, None if first is None else len(first[0]))
-    num_vertices, attempts, reason = len(pool.x), [], ""
+    num_vertices, attempts, reason, began = len(pool.x), [], "", clock.now()
     while not reason:
         patterns, values = pool.take(num_vertices)
         exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
         before = len(attempts)
         for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
-            if time.monotonic() > deadline:
+            if clock.now() > deadline:
                 reason = "the time limit was reached while fitting the layers above the first"
                 break
-            now = time.monotonic()
-            until = min(deadline, now + max(PATIENCE, SHARE * (deadline - now)))
+            now = clock.now()
+            until = min(deadline, now + max(PATIENCE, SHARE * (now - began)))
             found, attempt = try_student(
                 patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until, known=first
             )
@@ -109,6 +112,8 @@ class _Plan:
     turn: int = 0
     best: dict[int, float] = field(default_factory=dict)
     leading: tuple[int, ...] = ()
+    misses: int = 0
+    """Students of the leading depth since it leads, none of which came much closer."""
 
     def students(
         self, patterns: np.ndarray, values: np.ndarray, activation: Activation, num_rounds: int
@@ -138,9 +143,11 @@ class _Plan:
         if rms < NEARLY:
             self.leading = (max(depth - 1, 1), depth)
         elif rms < PROMISING and rms < CLOSE * self.best.get(depth, 0.0) and rms <= min(self.best.values()):
-            self.leading = (depth, depth)
-        elif depth in self.leading and min(self.best.values()) >= NEARLY and rms > 2 * self.best[depth]:
-            self.leading = ()
+            self.leading, self.misses = (depth, depth), 0
+        elif depth in self.leading and min(self.best.values()) >= NEARLY:
+            self.misses += 1 if rms < 2 * self.best[depth] else MISSES
+            if self.misses >= MISSES:
+                self.leading = ()
         self.best[depth] = min(self.best.get(depth, np.inf), rms)
 
     def _depths(self) -> list[int]:

@@ -10,12 +10,12 @@ A fit counts only when it reproduces more answers than it has parameters to the 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings, minimise
 from unweave.solve.fit import fit_layout, spread_of
@@ -123,7 +123,7 @@ def fit_top(
             if fit.rms <= accept:
                 top = _finish(layout, fit, patterns, values, accept)
                 return replace(top, attempts=tuple(attempts))
-            if time.monotonic() > deadline:
+            if clock.now() > deadline:
                 reason = "the time limit was reached while fitting the second layer"
                 return Top(None, best, len(patterns), reason)
         if last:

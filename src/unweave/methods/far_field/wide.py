@@ -10,23 +10,24 @@ the next begins with those it has.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.activations import Activation
 from unweave.core.network import Network
 from unweave.methods.far_field.top import Top
 from unweave.solve.descend import End, Minimum, Settings, descend
-from unweave.solve.fit import LEAST_INEXACT, spread_of
+from unweave.solve.fit import LEAST_INEXACT, fit_layout, spread_of
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import Pool
 from unweave.students.redundant import Cut, plan_cuts
+from unweave.students.scalars import fit_scalars
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
@@ -44,6 +45,8 @@ NEAR = 0.1
 """A student that stalls below this, relative likewise, lacks few units: the next one begins with those it has."""
 AFFORDABLE, BOLD = 2e-2, 1e3
 """Removals are tried that are predicted to leave no more than this, relative likewise, and than so many residuals."""
+FEW, OVERDETERMINED = 40, 1.4
+"""Vertices a unit for slopes and shifts along known rows; answers a parameter where there is nothing to search for."""
 ROUNDS = 4
 """Of removals."""
 SAME, EXACT = 1.02, 1e-13
@@ -68,7 +71,7 @@ def fit_wide(
         wanted = int(np.ceil(RATIO * layout.num_parameters / pool.y.shape[1]))
         if wanted > max_vertices:
             break
-        task = _Task(*pool.take(wanted), noise, deadline)
+        task = Task(*pool.take(wanted), noise, deadline)
         layout, fit = task.solve(layout, rng, accept, known)
         known = task.standard.undo(layout.network(fit.parameters)) if fit.rms < NEAR * task.bend else None
         best = min(best, fit.rms)
@@ -76,12 +79,37 @@ def fit_wide(
         if fit.rms <= accept:
             network = task.standard.undo(layout.network(fit.parameters))
             return Top(network, fit.rms, len(task.u), attempts=tuple(attempts))
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             reason = "the time limit was reached while fitting the second layer"
             return Top(None, best, len(pool.x), reason, tuple(attempts))
         if len(task.u) < wanted:
             break
     return Top(None, best, len(pool.x), f"no second layer fits {len(pool.x)} far vertices", tuple(attempts))
+
+
+def fit_along(
+    pool: Pool,
+    rows: np.ndarray,
+    activation: Activation,
+    *,
+    accept: float,
+    rng: np.random.Generator,
+    deadline: float,
+) -> Top:
+    """The same from directions ``rows`` of the units that are known to a per cent or so: no search, no surplus."""
+    layout = Layout.uniform((rows.shape[1], len(rows), pool.y.shape[1]), activation)
+    few, count = FEW * len(rows), int(np.ceil(OVERDETERMINED * layout.num_parameters / pool.y.shape[1]))
+    task = Task(*pool.take(max(few, count)), 0.0, deadline)
+    scalars = fit_scalars(task.x[:few], task.y[:few], rows, activation.name, deadline)
+    known = task.standard.rows(scalars.slopes[:, None] * rows, scalars.shifts)
+    start = draw_start(layout, task.u, task.v, rng, known)
+    fit = task.finish(layout, task.approach(layout, start), accept, rough=True)
+    attempt = (activation.name, layout.hidden, len(task.u), float(fit.rms), str(fit.end))
+    if fit.rms > accept:
+        reason = f"the second layer's {len(rows)} rows were seen, but their fit stopped"
+        return Top(None, fit.rms, len(task.u), reason, (attempt,))
+    network = task.standard.undo(layout.network(fit.parameters))
+    return Top(network, fit.rms, len(task.u), attempts=(attempt,))
 
 
 def _widths(num_units: int, width: int | None) -> Iterator[int]:
@@ -94,10 +122,14 @@ def _widths(num_units: int, width: int | None) -> Iterator[int]:
         size *= GROWTH
 
 
-class _Task:
-    """Students on one set of vertices, in standard coordinates."""
+class Task:
+    """Students on one set of vertices, in standard coordinates; small ones by exact steps, where these are wanted."""
 
-    def __init__(self, patterns: np.ndarray, values: np.ndarray, noise: float, deadline: float):
+    def __init__(
+        self, patterns: np.ndarray, values: np.ndarray, noise: float, deadline: float, exact_up_to: int = 0
+    ):
+        self.exact_up_to = exact_up_to
+        self.x, self.y = patterns, values
         self.standard = Standard.of(patterns, values, common=noise > 0)
         self.u, self.v = self.standard.inputs(patterns), self.standard.outputs(values)
         self.floor = noise / float(np.min(self.standard.spread))
@@ -140,6 +172,10 @@ class _Task:
         assert fit is not None
         return layout, fit
 
+    def approach(self, layout: Layout, start: np.ndarray) -> Minimum:
+        """From a start that is right to a per cent or so to where the last digits begin."""
+        return self._descend(layout, start, Settings(target=self.goal(CLOSE[-1]), max_steps=6, damping=1e-3))
+
     def narrow(self, layout: Layout, fit: Minimum, goal: float) -> tuple[Layout, Minimum]:
         """Without the units that the others can stand in for, refitted; fewer are taken where the refit fails."""
         settings = Settings(target=goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
@@ -171,22 +207,28 @@ class _Task:
             layout, fit = narrow, trial
         return layout, fit
 
-    def finish(self, layout: Layout, fit: Minimum, accept: float) -> Minimum:
-        """The last digits, to a third of ``accept`` or as far as they go."""
+    def finish(self, layout: Layout, fit: Minimum, accept: float, rough: bool = False) -> Minimum:
+        """The last digits, to a third of ``accept`` or as far as they go; ``rough``: from a start that has few."""
         sigma = max(accept / 3, self.floor) * spread_of(self.v)
         found = polish_weighted(
             layout.network(fit.parameters),
             self.u,
             self.v,
             sigma,
-            max_steps=12,
-            damping=1e-12,
+            max_steps=25 if rough else 12,
+            damping=1e-7 if rough else 1e-12,
+            patience=5 if rough else 2,
+            geodesic=rough,
             deadline=self.deadline,
         )
         end = End.TARGET if found.rms * sigma <= accept else found.end
         return Minimum(found.network.flat(), found.rms * sigma, fit.num_steps + found.num_steps, end)
 
     def _descend(self, layout: Layout, start: np.ndarray, settings: Settings) -> Minimum:
+        if layout.num_parameters <= self.exact_up_to:
+            return fit_layout(
+                layout, start, self.u, self.v, settings=replace(settings, deadline=self.deadline)
+            )
         careful = replace(settings, least_damping=LEAST_INEXACT, deadline=self.deadline)
         return descend(InexactProblem(layout, self.u, self.v), start, spread_of(self.v), careful)
 

@@ -15,20 +15,20 @@ eigenvalues or a poor fit: then it says so.
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.algebra.pencil import eigen_pencil
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
 from unweave.methods.hessian.span_shallow import fit_shallow
-from unweave.solve.descend import Settings, minimise
-from unweave.solve.fit import spread_of
 from unweave.students.forms import Form
+from unweave.students.scalars import fit_scalars
 
 MANY_PAIRS = 30
 """From this many inputs on two Hessians are asked for before an over-wide student, whose steps get slow."""
@@ -44,6 +44,8 @@ NEAR = 0.2
 
 class HessianPencil:
     """See the module's docstring. ``time_limit`` in seconds, checked between steps."""
+
+    serves: Serves
 
     name = "hessian-pencil"
     serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
@@ -70,9 +72,9 @@ class HessianPencil:
         least = 2 * meter.input_size * width
         if meter.ledger.left < least:
             return Finding(None, f"two Hessians take {least:,} queries, which the budget does not leave")
-        return _Run(
-            meter, problem, smooth, deadline=time.monotonic() + problem.within(self.time_limit)
-        ).recover(self.samples_per_parameter)
+        return _Run(meter, problem, smooth, deadline=clock.now() + problem.within(self.time_limit)).recover(
+            self.samples_per_parameter
+        )
 
 
 @dataclass
@@ -96,7 +98,7 @@ class _Run(HessianProbe):
                 return self._nothing(f"{reason}; use method='in-domain'")
             finding, x, y = self._fit(vectors @ basis.T, x, y, samples_per_parameter)
             is_near = min(finding.alternatives.values()) < NEAR
-            if finding.network is not None or not is_near or time.monotonic() > self.deadline:
+            if finding.network is not None or not is_near or clock.now() > self.deadline:
                 break
         return finding
 
@@ -176,11 +178,6 @@ class _Run(HessianProbe):
         return Finding(None, reason, alternatives=alternatives or {}, details=self.details)
 
 
-def eigen_pencil(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and eigenvectors (columns) of ``first second^-1`` for symmetric matrices."""
-    return np.linalg.eig(np.linalg.solve(second, first).T)
-
-
 def _rank(spectrum: np.ndarray, floor: float) -> int:
     """Where a spectrum ends in its floor, by the largest fall into it; full when it never does."""
     below = np.flatnonzero(spectrum < 3 * floor * spectrum[0])
@@ -190,55 +187,3 @@ def _rank(spectrum: np.ndarray, floor: float) -> int:
     falls = spectrum[start - 1 : -1] / np.maximum(spectrum[start:], 1e-300)
     best = int(np.argmax(falls))
     return start + best if falls[best] > 30 else len(spectrum)
-
-
-@dataclass(frozen=True)
-class Scalars:
-    """Slope and shift of every unit, with the relative residual of the best outgoing weights."""
-
-    slopes: np.ndarray
-    shifts: np.ndarray
-    rms: float
-
-
-def fit_scalars(x: np.ndarray, y: np.ndarray, rows: np.ndarray, activation: str, deadline: float) -> Scalars:
-    """Slopes, shifts and outgoing weights of units along known unit ``rows``, by least squares on (x, y).
-
-    Units are those of the form in which the activation is fitted (``students.forms``), so signs play no part.
-    """
-    form = Form.of(activation)
-    t = x @ rows.T
-    (n, m), num_outputs = t.shape, y.shape[1]
-    ones = np.ones((n, 1))
-    linear = np.hstack([x, ones]) if form.skips else ones
-
-    def parts(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return t * p[:m] + p[m : 2 * m], p[2 * m :].reshape(m + linear.shape[1], num_outputs)
-
-    def residual(p: np.ndarray) -> np.ndarray:
-        z, top = parts(p)
-        return (form.unit(z) @ top[:m] + linear @ top[m:] - y).ravel()
-
-    def linearise(p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        z, top = parts(p)
-        values, firsts = form.unit(z), form.unit.first(z, np)
-        bends = firsts[:, None, :] * top[:m].T[None]  # (n, outputs, m)
-        features = np.hstack([values, linear])
-        tops = np.einsum("nf,oq->nofq", features, np.eye(num_outputs)).reshape(n, num_outputs, -1)
-        jacobian = np.concatenate([bends * t[:, None, :], bends, tops], axis=2)
-        found = features @ top - y
-        return found.ravel(), jacobian.reshape(n * num_outputs, -1)
-
-    best: Scalars | None = None
-    settings = Settings(target=1e-12, max_steps=60, stall_steps=25, deadline=deadline)
-    for size in (1.0, 2.5, 0.4):
-        slopes = size * form.unit.scale / np.std(t, axis=0)
-        top = np.linalg.lstsq(np.hstack([form.unit(t * slopes), linear]), y, rcond=1e-10)[0]
-        start = np.concatenate([slopes, np.zeros(m), top.ravel()])
-        found = minimise(residual, linearise, start, scale=spread_of(y), settings=settings)
-        if best is None or found.rms < best.rms:
-            best = Scalars(found.parameters[:m], found.parameters[m : 2 * m], found.rms)
-        if best.rms < NEAR / 4:
-            break
-    assert best is not None
-    return best

@@ -49,7 +49,7 @@ class HessianProbe:
     """None: central differences of exact answers, Richardson's of others."""
     details: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.rng = self.problem.rng("hessians")
         self.exact = self.problem.precision.relative < 1e-12
         self.size = self.meter.input_size

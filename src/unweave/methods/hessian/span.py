@@ -21,7 +21,6 @@ The figures of each stage, with the a posteriori checks, are in ``Finding.detail
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,6 +30,7 @@ from unweave.algebra.matrix_span import MatrixSpan, common_span, estimate_span
 from unweave.algebra.rank_one import find_components, polish_components
 from unweave.algebra.whitening import whitened_components
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
@@ -78,10 +78,13 @@ class SpanOptions:
 class HessianSpan:
     """See the module's docstring."""
 
+    serves: Serves
+    options: SpanOptions
+
     name = "hessian-span"
     serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
 
-    def __init__(self, options: SpanOptions | None = None):
+    def __init__(self, options: SpanOptions | None = None) -> None:
         self.options = SpanOptions() if options is None else options
 
     def suits(self, traits: Traits) -> str | None:
@@ -102,10 +105,10 @@ class HessianSpan:
 class _Run(HessianProbe):
     options: SpanOptions = field(default_factory=SpanOptions)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         self.scheme = self.options.scheme
-        self.deadline = time.monotonic() + self.problem.within(self.options.time_limit)
+        self.deadline = clock.now() + self.problem.within(self.options.time_limit)
 
     def recover(self) -> Finding:
         self.measure_length()
@@ -221,7 +224,7 @@ class _Run(HessianProbe):
         near: np.ndarray | None = None
         finding = self._nothing("no base points")
         for turn in range(self.options.num_rounds):
-            if turn and time.monotonic() > self.deadline:
+            if turn and clock.now() > self.deadline:
                 break
             first = self._first_layer(basis, spans)
             num_found, first = len(first), complete_directions(first)
@@ -290,7 +293,7 @@ class _Run(HessianProbe):
         for attempt in range(self.options.num_attempts):
             leading = sorted(self.activations, key=lambda a: alternatives.get(a, 0.0))
             for name in leading if attempt == 0 else leading[:2]:
-                if best is not None and time.monotonic() > self.deadline:
+                if best is not None and clock.now() > self.deadline:
                     return best
                 slope = act.get(name).scale / self.unit * (1.0, 1.7, 0.6)[attempt % 3]
                 known = profiles if attempt < 3 and len(profiles) == width else None

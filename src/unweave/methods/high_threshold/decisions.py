@@ -24,6 +24,8 @@ NUM_SCOUTS = 64
 class Decisions:
     """Faces of the region where one of the two answers is given."""
 
+    serves: Serves
+
     name = "halfspaces"
     serves = Serves(Evidence.QUERIES, ("step",))
 

@@ -60,7 +60,9 @@ class HighThreshold:
     def name(self) -> str:
         return "high-threshold"
 
-    serves = Serves(Evidence.ROWS, UNITS, gaussian=True)
+    @property
+    def serves(self) -> Serves:
+        return Serves(Evidence.ROWS, UNITS, gaussian=True)
 
     def suits(self, traits: Traits) -> str | None:
         """Decisions only: of other first layers the whole network may be found."""

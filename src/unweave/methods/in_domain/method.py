@@ -69,6 +69,9 @@ OTHERS = tuple(name for name in act.names() if name not in (*SMOOTH, *PIECEWISE_
 class InDomain:
     """See the module's docstring. ``effort`` holds every bound of the search, ``time_limit`` seconds."""
 
+    serves: Serves
+    effort: Effort
+
     name = "in-domain"
     serves = Serves(Evidence.QUERIES, (*SMOOTH, *ELU_LIKE), when_named=OTHERS)
 

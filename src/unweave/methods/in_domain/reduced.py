@@ -87,6 +87,9 @@ def _lift(
 class Slice(Meter):
     """Questions ``middle + z B'`` to another meter, charged to its ledger."""
 
+    output_size: int
+    dtype: str
+
     def __init__(self, meter: Meter, middle: np.ndarray, basis: np.ndarray):
         domain = _SliceDomain(meter.domain, middle, basis)
         same = Ball(meter.domain.radius) if isinstance(meter.domain, Ball) else domain

@@ -16,6 +16,11 @@ from unweave.methods.relu.preactivation import PreActivation
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.planes import Planes
 
+NUM_COMPARED = 16
+"""Places of a plane, the farthest from other planes, whose distances from other units' zero sets are compared."""
+SETTLED = 1e-13
+"""Newton steps of this relative size are rounding."""
+
 
 @dataclass(frozen=True)
 class _Crossing:
@@ -89,7 +94,8 @@ def _find_places(
     apart = np.abs(heights)
     apart[row, which] = np.inf
     room = np.min(apart, axis=1)
-    good = np.flatnonzero(placed & np.all(ahead, axis=1) & inquiry.meter.domain.contains(x))
+    usable = placed & np.all(ahead, axis=1) & inquiry.meter.domain.contains(x)
+    good = _roomiest(np.where(usable, room, 0.0).reshape(len(wanted), num_chains))
     for other_number, other in enumerate(units):
         if other_number != number and len(good):
             away, tilt = other.expand(planes, x[good], heights[good])
@@ -128,6 +134,14 @@ def _find_places(
     return tasks
 
 
+def _roomiest(room: np.ndarray) -> np.ndarray:
+    """Of the places of each plane (planes, places) those that are farthest from other planes, as flat indices."""
+    kept = min(NUM_COMPARED, room.shape[1])
+    best = np.argpartition(-room, kept - 1, axis=1)[:, :kept]
+    flat = (best + room.shape[1] * np.arange(len(room))[:, None]).ravel()
+    return flat[room.ravel()[flat] > 0]
+
+
 def _wander(planes: Planes, unit: PreActivation, rng, num_chains: int, inquiry: Inquiry, num_steps: int = 6):
     """Points of the region where the unit is known, by hit and run from its kink."""
     d = planes.normals.shape[1]
@@ -155,18 +169,24 @@ def _project(
     planes: Planes, unit: PreActivation, which: np.ndarray, x: np.ndarray, num_steps: int = 12
 ) -> np.ndarray:
     """Newton steps of each row of ``x`` onto the crossing of its plane and the unit's zero set."""
-    normal, row = planes.normals[which], np.arange(len(x))
+    placed, moving = x.copy(), np.arange(len(x))
     for _ in range(num_steps):
+        x, normal = placed[moving], planes.normals[which[moving]]
         heights = x @ planes.normals.T + planes.offsets
         value, slope = unit.expand(planes, x, heights)
-        height = heights[row, which]
+        height = heights[np.arange(len(x)), which[moving]]
         mixed = np.einsum("nd,nd->n", slope, normal)
         square = np.einsum("nd,nd->n", slope, slope)
         determinant = np.maximum(square - mixed**2, 1e-300)
         a = (square * height - mixed * value) / determinant
         b = (value - mixed * height) / determinant
-        x = x - a[:, None] * normal - b[:, None] * slope
-    return x
+        step = a[:, None] * normal + b[:, None] * slope
+        placed[moving] = x - step
+        still = np.max(np.abs(step), axis=1) > SETTLED * (1 + np.max(np.abs(x), axis=1))
+        moving = moving[still]
+        if not len(moving):
+            break
+    return placed
 
 
 def _measure(inquiry: Inquiry, tasks: list[_Crossing]) -> np.ndarray:

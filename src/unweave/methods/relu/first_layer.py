@@ -13,11 +13,11 @@ import numpy as np
 
 from unweave.methods.relu.consistency import confirmed_planes, match_kinks
 from unweave.methods.relu.ridges import plane_errors, same_plane
-from unweave.probes.cells import Pieces, join_pieces
+from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines, join_lines
-from unweave.probes.planes import Planes, join_planes, measure_planes
+from unweave.probes.lines import Lines, draw_lines
+from unweave.probes.planes import Planes, measure_planes
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def find_first_layer(
         lines = draw_lines(meter.domain, 1, inquiry.input_size, rng)
         kinks = find_kinks(inquiry, lines)
         seen, pieces = measure_planes(inquiry, lines, kinks, rng)
-        lines = join_lines(lines, draw_lines(meter.domain, num_lines - 1, inquiry.input_size, rng))
+        lines = lines.join(draw_lines(meter.domain, num_lines - 1, inquiry.input_size, rng))
         kinks = kinks + find_kinks(inquiry, lines.take(np.arange(1, num_lines)))
     first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - num_confirmations)
     quiet = 0
@@ -63,7 +63,7 @@ def find_first_layer(
         ]
         with meter.stage("first layer"):
             planes, fresh = measure_planes(inquiry, lines, open_kinks, rng)
-        seen, pieces = join_planes([seen, planes]), join_pieces(pieces, fresh)
+        seen, pieces = seen.join(planes), pieces.join(fresh)
         before = len(first)
         first = confirmed_planes(seen, lines, kinks, num_misses=num_lines - num_confirmations)
         quiet = quiet + 1 if len(first) == before else 0
@@ -141,5 +141,5 @@ def sharpen_first_layer(
         same = same_plane(planes, one)
         if same is not None and plane_errors(one)[0] < plane_errors(planes)[same]:
             others = np.arange(len(planes))
-            planes = join_planes([planes.take(others[:same]), one, planes.take(others[same + 1 :])])
+            planes = planes.take(others[:same]).join(one, planes.take(others[same + 1 :]))
     return FirstLayer(planes, first.deeper, first.lines, first.kinks, first.pieces)

@@ -10,12 +10,12 @@ the first hidden layer is returned, open above (``relu_open``).
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.errors import BudgetSpent
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
@@ -43,9 +43,13 @@ UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the
 
 
 LARGE = 2500
-"""Weights of both hidden layers beyond which a stack is refined once only."""
+"""Weights of both hidden layers beyond which a stack is refined once only; with windows their reader does that."""
 PILOTS, MOST_FAILED = 8, 1
 """Kinks that are traced first where the network may be deeper, and how many of them may fail in one of two layers."""
+MOSTLY = 0.85
+"""Share of its weights that a unit of the second layer shows at least; zero sets of deeper units show half of them."""
+NUM_LINES = 4
+"""Lines from points that contradict a stack to points that do not."""
 HOPELESS = 0.9
 """Where this share of fresh points contradicts the stack twice in a row and no unit is new, a first-layer plane is
 missing."""
@@ -69,7 +73,7 @@ class ReluLayers:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find both hidden layers and the output layer."""
-        deadline = time.monotonic() + self.max_seconds
+        deadline = clock.now() + self.max_seconds
         finding = Finding(None, reason=UNTRACED)
         for num_lines in (6, 16):  # a plane behind units that are mostly inactive shows on few lines
             first = None
@@ -94,7 +98,7 @@ class ReluLayers:
             if finding.network is not None:
                 return finding
             finding = describe_planes(inquiry, first, finding.reason, rng)
-            if time.monotonic() > deadline:
+            if clock.now() > deadline:
                 break
         return finding
 
@@ -110,7 +114,7 @@ class ReluLayers:
             pilots = self._trace_pilots(inquiry, first, rng)
             if pilots is None:
                 return TwoLayers(first=first, deeper=True)
-            deadline = time.monotonic() + problem.within(self.max_seconds)
+            deadline = clock.now() + problem.within(self.max_seconds)
             finding = self._attempt(inquiry, first, rng, deadline, problem.suspects, pilots)
         except BudgetSpent as spent:
             if first is None:
@@ -122,7 +126,7 @@ class ReluLayers:
     def _trace_pilots(
         self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator
     ) -> SecondLayer | None:
-        """Units behind a few kinks; None where these do not come out whole and show elsewhere: it is deeper."""
+        """Units behind a few kinks; None where most weights stay open or they do not show elsewhere: it is deeper."""
         planes, kinks = first.planes, first.deeper
         few = kinks.take(np.argsort(kinks.errors)[:PILOTS])
         with inquiry.meter.stage("second layer"):
@@ -133,7 +137,9 @@ class ReluLayers:
                 units = self._trace_units(inquiry, planes, few, [], rng)
                 orientation = orient_first_layer(planes, units)
         found, predicted, _ = audit(units, planes, first.lines, first.kinks)
-        sound = [unit.known.all() and 4 * found[i] >= 3 * predicted[i] for i, unit in enumerate(units)]
+        sound = [
+            unit.known.mean() >= MOSTLY and 4 * found[i] >= 3 * predicted[i] for i, unit in enumerate(units)
+        ]
         if len(units) - sum(sound) > MOST_FAILED or not any(sound):
             return None
         return SecondLayer([unit for unit, good in zip(units, sound, strict=True) if good], orientation)
@@ -153,30 +159,32 @@ class ReluLayers:
         if not second.units or not _mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         count = len(first.planes) * (inquiry.input_size + len(second.units))
-        large = (
-            count > LARGE
-        )  # least squares in every parameter is dear: once, at the end, if it can be avoided
-        stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not large)
+        # least squares in every parameter is dear: once, at the end, if it can be avoided
+        late = count > LARGE or inquiry.window > 0
+        stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         wrong, num_hopeless, most = 1.0, 0, 0
-        for _ in range(self.max_rounds):
-            if time.monotonic() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
+        for number in range(self.max_rounds):
+            if clock.now() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
                 break
+            num_open, second = second.num_open, second.traced()
             second = self._complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
-            if len(complete.units) < len(second.units):  # one weight open spoils every answer of the stack
-                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=not large)
-            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
-            refined = not large
-            if large and len(complete.units) == len(second.units) and (not wrong or len(kinks) <= 1):
-                refined, stack = True, stack.refined(inquiry)
+            if num_open:  # one weight open spoils every answer of the stack
+                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=not late)
+            # a unit that is rarely on is met by many lines only; of one with windows little shows on each of them
+            num_lines = NUM_LINES * (1 + number if inquiry.window else 1)
+            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects, num_lines)
+            # points that contradict it, and no kink at which they begin to: what is known is not known well enough
+            if late and not inquiry.window and (not wrong or len(kinks) <= 1):
+                late, stack = False, stack.refined(inquiry)
                 wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
-            if refined and not wrong:
+            if not wrong:
                 return stack.finding(0.0)
-            stalled = wrong > HOPELESS and len(complete.units) <= most
+            stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
             num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
             second = self._add_units(inquiry, first, kinks, second, rng)
-            stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not large)
+            stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         return stack.finding(wrong)
 
     def _add_units(
@@ -261,6 +269,7 @@ class ReluLayers:
         stack: Stack,
         rng: np.random.Generator,
         suspects: np.ndarray | None,
+        num_lines: int = NUM_LINES,
     ) -> tuple[float, Planes]:
         """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
         domain, d = inquiry.meter.domain, inquiry.input_size
@@ -275,8 +284,9 @@ class ReluLayers:
             allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
             wrong, right = x[size > allowed], x[size <= allowed]
             if len(wrong):
-                starts = wrong[rng.integers(len(wrong), size=4)]
-                goals = right[rng.integers(len(right), size=4)] if len(right) else rng.standard_normal((4, d))
+                starts = wrong[rng.integers(len(wrong), size=num_lines)]
+                goals = rng.standard_normal((num_lines, d))
+                goals = right[rng.integers(len(right), size=num_lines)] if len(right) else goals
                 lines = line_through(domain, starts, goals)
                 kinks = find_kinks(residual, lines)
             else:
@@ -321,6 +331,15 @@ class SecondLayer:
 
     units: list[PreActivation]
     orientation: np.ndarray
+
+    @property
+    def num_open(self) -> int:
+        """Weights that are not known."""
+        return sum(int(np.sum(~unit.known)) for unit in self.units)
+
+    def traced(self) -> SecondLayer:
+        """Without the units of which most weights are open: a kink was taken for one of them."""
+        return SecondLayer([unit for unit in self.units if unit.known.mean() >= 0.5], self.orientation)
 
     def complete(self) -> SecondLayer:
         """The units all of whose weights are known."""

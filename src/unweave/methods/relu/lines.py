@@ -10,7 +10,7 @@ whose plane does not meet it look linear.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -19,6 +19,8 @@ from unweave.algebra.signs import needs_lattice
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
+from unweave.methods.relu.afar import is_afar, recover_from_afar
+from unweave.methods.relu.polish import fit_doubtful
 from unweave.methods.relu.ridges import RidgeSum, add_planes, distinct_planes, fit_affine_part
 from unweave.methods.relu.rough import recover_roughly
 from unweave.methods.relu.search import find_ridges, sharpen
@@ -33,6 +35,9 @@ DEEPER = (
     "kinks remain that no hyperplane explains: the model has more than one hidden layer of relu units, or is not "
     "piecewise linear; try method='relu-layers'"
 )
+POOR, DOUBTFUL = 1e-8, 1e4
+"""A unit that could not be measured again where it has room, and whose error is beyond this and so many times the
+typical one, would blur everything else: it is looked for anew."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,8 @@ class ReluLines:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find every unit of one hidden layer, its side and the output layer."""
+        if is_afar(meter, problem.precision):
+            return recover_from_afar(meter, problem, self.recover)
         rng = problem.rng("relu lines")
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
@@ -71,7 +78,8 @@ class ReluLines:
                 ridges, pieces = sharpen(
                     inquiry, ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
                 )
-        return orient_units(ridges, inquiry, problem)
+        # behind a squashing the domain is ours: what it leaves open stays open to every method
+        return replace(orient_units(ridges, inquiry, problem), conclusive=meter.is_squashed)
 
     def _explain(
         self, inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator
@@ -103,6 +111,11 @@ class ReluLines:
             if before > 2 and len(planes) > 3 * before + 20:
                 return model, pieces, False
             model, pieces = sharpen(inquiry, model, pieces, rng)
+            known = model.planes.errors <= max(POOR, DOUBTFUL * float(np.median(model.planes.errors)))
+            if pieces.valid.any() and not known.all():
+                model = fit_affine_part(model.planes.take(known), pieces)
+            if not len(missing):
+                model = fit_doubtful(inquiry, model, rng)
         return model, pieces, False
 
 

@@ -13,7 +13,13 @@ import numpy as np
 import scipy.linalg
 
 from unweave.methods.relu.ridges import RidgeSum
+from unweave.probes.inquiry import Inquiry
 from unweave.probes.planes import Planes
+
+DOUBTFUL = 30.0
+"""Units whose error is so many times the typical one are fitted to answers from all over the domain."""
+MISFIT = 3.0
+"""Root mean square miss, in error bars, above which such a fit explains nothing: a unit is missing."""
 
 
 def refit_ridges(
@@ -50,6 +56,33 @@ def refit_ridges(
         deviations = np.sqrt(np.sum(inverse**2, axis=1)) * max(misfit, 0.1)
         model = _rebuild(model, solution, deviations, d)
     return model, misfit
+
+
+def fit_doubtful(inquiry: Inquiry, model: RidgeSum, rng: np.random.Generator) -> RidgeSum:
+    """The ridge sum after a fit of its least known bends and its affine part to answers from all over the domain.
+
+    Where other planes leave a unit no room, one fit to many answers still tells it.
+    """
+    errors, d = model.planes.errors, inquiry.input_size
+    doubtful = errors > DOUBTFUL * float(np.median(errors))
+    if not doubtful.any():
+        return model
+    num_unknowns = (int(doubtful.sum()) + 1) * (d + 1)
+    x = inquiry.meter.domain.sample(int(np.ceil(1.5 * num_unknowns)) + 20, d, rng)
+    answers = inquiry.meter.ask(x)
+    x = inquiry.meter.snap(x)
+    known = replace(
+        model,
+        planes=model.planes.take(~doubtful),
+        gradient=0 * model.gradient,
+        constant=0 * model.constant,
+    )
+    part = replace(model, planes=model.planes.take(doubtful))
+    bars = inquiry.bars(x, answers) + known.error(x)
+    rest, misfit = refit_ridges(part, x, answers - known(x), bars, 8)
+    if not misfit < MISFIT or len(rest.planes) < int(doubtful.sum()):
+        return model
+    return replace(rest, planes=known.planes.join(rest.planes))
 
 
 def _rebuild(model: RidgeSum, solution: np.ndarray, deviations: np.ndarray, d: int) -> RidgeSum:

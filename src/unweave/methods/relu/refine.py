@@ -7,6 +7,8 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.solve.gauss_newton import polish_weighted
 
+LARGE = 3000
+"""Parameters from which on two answers a parameter must do instead of four: the cost of a step is cubic."""
 OUTLIER = 1e3
 """Points that miss by so many times the median say nothing: a unit not known yet, or a window, disturbs them."""
 
@@ -19,7 +21,8 @@ def refine_network(
     misses = np.max(np.abs(network(x) - answers), axis=1)
     near = np.flatnonzero(misses <= 1e-5 * (scale + np.max(np.abs(answers), axis=1)))
     num_unknowns = network.num_parameters
-    limit = max(4 * num_unknowns // network.output_size, 4000)
+    each = 4 if num_unknowns <= LARGE else 2
+    limit = max(each * num_unknowns // network.output_size, 4000 * each // 4)
     if len(near) < num_unknowns + 10:
         return network
     if len(near) > limit:

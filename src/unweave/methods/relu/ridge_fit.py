@@ -8,11 +8,12 @@ scaled columns; answers far off count less (Huber), since a unit that is missing
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+
+from unweave.core import clock
 
 HUBER = 6.0
 """Residuals beyond so many error bars count linearly."""
@@ -106,7 +107,7 @@ def fit_ridges(
         gain = (cost - value) / max(cost, 1e-300)
         ridges, residual, cost, damping = trial.balanced(), fresh, value, max(damping / 10, 1e-13)
         system = _System(ridges, x, bars, residual)
-        if (gain < 1e-3 and steps > 2) or time.monotonic() > deadline:
+        if (gain < 1e-3 and steps > 2) or clock.now() > deadline:
             break
     rms = float(np.sqrt(np.mean(residual**2) * residual.size / max(residual.size - ridges.size, 1)))
     return RidgeFit(ridges, rms, steps, system)
@@ -119,6 +120,12 @@ def _cost(residual: np.ndarray) -> float:
 
 class _System:
     """The normal equations at one point of the fit."""
+
+    scale: np.ndarray
+    scaled: np.ndarray
+
+    matrix: np.ndarray
+    gradient: np.ndarray
 
     def __init__(self, ridges: Ridges, x: np.ndarray, bars: np.ndarray, residual: np.ndarray):
         self.ridges = ridges

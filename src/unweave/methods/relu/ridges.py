@@ -13,7 +13,7 @@ import numpy as np
 
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
-from unweave.probes.planes import Planes, join_planes, jump_planes
+from unweave.probes.planes import Planes, jump_planes
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def add_planes(planes: Planes, more: Planes) -> Planes:
         one = more.take([i])
         same = same_plane(planes, one)
         if same is None:
-            planes = join_planes([planes, one])
+            planes = planes.join(one)
             continue
         old, new = planes.jumps[same], one.jumps[0]
         total = old + new

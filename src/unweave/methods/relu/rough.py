@@ -6,11 +6,11 @@ inside bounds units that never change side there add an affine rest, written as 
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.lifted.planes import Planes as FittedPlanes
@@ -37,7 +37,7 @@ DEVIATIONS = 6.0
 
 def recover_roughly(inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> Finding:
     """The network of one hidden layer that explains every answer, or why there is none."""
-    deadline = time.monotonic() + problem.within(MAX_SECONDS)
+    deadline = clock.now() + problem.within(MAX_SECONDS)
     search = ShallowSearch(inquiry, rng, deadline)
     if not search.run() or search.ridges is None or search.fitted is None:
         return Finding(None, reason=TOO_ROUGH)

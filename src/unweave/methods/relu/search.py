@@ -15,12 +15,12 @@ from unweave.methods.relu.ridges import (
     roomy_height,
     same_plane,
 )
-from unweave.probes.cells import Pieces, join_pieces, measure_pieces
+from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.joint_planes import measure_heights, measure_planes_jointly
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import draw_lines
-from unweave.probes.planes import Planes, join_planes, measure_planes
+from unweave.probes.planes import Planes, measure_planes
 
 
 def find_ridges(inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, Pieces]:
@@ -65,8 +65,8 @@ def sharpen(
             fresh = fresh_planes.take([i])
             same = same_plane(planes, fresh)
             if same is not None and plane_errors(fresh)[0] < plane_errors(planes)[same]:
-                planes = join_planes([planes.take(np.arange(len(planes)) != same), fresh])
-        pieces = join_pieces(pieces, fresh_pieces)
+                planes = planes.take(np.arange(len(planes)) != same).join(fresh)
+        pieces = pieces.join(fresh_pieces)
         model = fit_affine_part(planes, pieces)
     return model, pieces
 

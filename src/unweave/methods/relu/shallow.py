@@ -9,20 +9,20 @@ that the fit does not explain a line leads to one that it does; on it the rest b
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.domains import Box
 from unweave.methods.relu.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
-from unweave.probes.cells import Pieces, join_pieces, measure_pieces
+from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import BLIND, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines, join_lines, line_through
-from unweave.probes.planes import Planes, join_planes, measure_planes, no_planes
+from unweave.probes.lines import Lines, draw_lines, line_through
+from unweave.probes.planes import Planes, measure_planes, no_planes
 
 ORDINARY = 0.7
 """Root mean square of misses in error bars where these are measured well."""
@@ -102,7 +102,7 @@ class ShallowSearch:
             return False
         quiet, shares = 0, list[float]()
         for turn in range(max_rounds):
-            if self.ridges.size > MOST_PARAMETERS or time.monotonic() > self.deadline:
+            if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
             with self.meter.stage("points"):
                 probes = self._probe(share=1.5 if turn == 0 else 0.3)
@@ -164,7 +164,7 @@ class ShallowSearch:
         self.planes = no_planes(self.inquiry.input_size, self.inquiry.output_size)
         quiet = 0
         for _ in range(MOST_LINES):
-            if quiet == (QUIET if self.bounded else 1) or time.monotonic() > self.deadline:
+            if quiet == (QUIET if self.bounded else 1) or clock.now() > self.deadline:
                 break
             quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
             seen, first = np.array(self.seen), 5 if self.bounded else 1
@@ -189,16 +189,16 @@ class ShallowSearch:
             middle = (np.maximum(lines.low, -lines.scale) + np.minimum(lines.high, lines.scale)) / 2
             points = lines.points(np.arange(len(lines)), middle)
             pieces = measure_pieces(self.inquiry, points, lines.scale / 10, self.rng)
-        self.pieces = pieces if self.pieces is None else join_pieces(self.pieces, pieces)
+        self.pieces = pieces if self.pieces is None else self.pieces.join(pieces)
         fresh = planes.take(planes.errors < POOREST)
         before = len(self.planes)
         for i in np.argsort(fresh.errors):
             one = fresh.take([i])
             same = self._same_unit(one)
             if same is None:
-                self.planes = join_planes([self.planes, one])
+                self.planes = self.planes.join(one)
             elif one.errors[0] < self.planes.errors[same]:
-                self.planes = join_planes([self.planes.take(np.arange(len(self.planes)) != same), one])
+                self.planes = self.planes.take(np.arange(len(self.planes)) != same).join(one)
         if self.ridges is not None:
             self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
         return len(self.planes) - before
@@ -247,7 +247,7 @@ class ShallowSearch:
         low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
         ends = low + (high - low) * np.where(self.rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
         corners = line_through(domain, ends, low + high - ends)
-        return join_lines(plain.take(np.arange(count // 2)), corners.take(np.arange(count - count // 2)))
+        return plain.take(np.arange(count // 2)).join(corners.take(np.arange(count - count // 2)))
 
     def _probe(self, *, share: float) -> np.ndarray:
         """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter."""

@@ -23,6 +23,11 @@ NOT_TWO = (
     "two hidden layers do not explain some points: a unit is too rare to be traced, or the network is deeper"
 )
 
+MOST_POINTS = 0.8
+"""Share of the answers whose misfit says how far off a stack is that was not refined, ..."""
+ROUGHEST = 1e3
+"""... and how much farther it may be than one that was: beyond, units are missing."""
+
 
 @dataclass(frozen=True)
 class Stack:
@@ -44,7 +49,8 @@ class Stack:
     def refined(self, inquiry: Inquiry) -> Stack:
         """After least squares in every parameter on the questions asked so far."""
         x, answers = inquiry.meter.transcript()
-        return replace(self, network=refine_network(self.network, x, answers, inquiry.bars(x, answers)))
+        network = refine_network(self.network, x, answers, inquiry.bars(x, answers))
+        return replace(self, network=network, accuracy=_least_error(inquiry, network))
 
     def error(self, x: np.ndarray) -> np.ndarray:
         return self.accuracy * (1 + np.linalg.norm(x, axis=1))
@@ -129,8 +135,12 @@ def fit_stack(
         for i, u in enumerate(units)
         for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
     )
+    accuracy = _least_error(inquiry, network)
     if refine:
         network = refine_network(network, *everything)
+    else:
+        misses = np.max(np.abs(network(x) - answers), axis=1) / (1 + np.linalg.norm(x, axis=1))
+        accuracy = float(np.clip(np.quantile(misses, MOST_POINTS), accuracy, ROUGHEST * accuracy))
     num_rest = len(network.weights[1]) - len(units)
     open_rest = tuple(
         f"layer 2, unit {len(units) + i}: always active, so its bias and its share of the sum"
@@ -139,11 +149,15 @@ def fit_stack(
     return Stack(
         network,
         misfit,
-        accuracy=1e-10 * (inquiry.slope + float(np.max(np.abs(constant)))),
+        accuracy=accuracy,
         always_on=num_rest,
         undetermined=open_signs + open_weights + open_rest,
         warnings=warnings,
     )
+
+
+def _least_error(inquiry: Inquiry, network: Network) -> float:
+    return 1e-10 * (inquiry.slope + float(np.max(np.abs(network.biases[-1]))))
 
 
 def _tolerant_signs(vectors: np.ndarray, target: np.ndarray, spread: float) -> tuple[SignSolution, float]:

@@ -53,6 +53,9 @@ class RidgeOptions:
 class Ridge:
     """See the module's docstring."""
 
+    serves: Serves
+    options: RidgeOptions
+
     name = "ridge"
     serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE, *PIECEWISE_LINEAR))
 

@@ -13,13 +13,13 @@ other rows; a misfit keeps falling instead. Everything is bounded by ``Effort``.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
@@ -97,7 +97,7 @@ class KinkSearch:
 
     def candidates(self, width: int | None) -> Iterator[KinkFit]:
         """Students that may explain the rows, until the effort ends."""
-        self.deadline = time.monotonic() + self.effort.time_limit
+        self.deadline = clock.now() + self.effort.time_limit
         widest = self._widest()
         if not widest:
             return
@@ -136,7 +136,7 @@ class KinkSearch:
 
     @property
     def _late(self) -> bool:
-        return time.monotonic() > self.deadline
+        return clock.now() > self.deadline
 
     def _layout(self, width: int) -> Layout:
         return Form.of("relu").layout((self.u.shape[1], width, self.v.shape[1]))

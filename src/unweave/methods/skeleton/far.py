@@ -1,9 +1,9 @@
 """The relu network that a relu-like smooth model is far out, by the methods for relu networks.
 
-One hidden layer, two, and any depth are tried in this order. At the scale of one and two layers biases still show and
-windows are kept clear of; more layers are looked at from farther away, where windows and biases vanish beside
-everything else, so that corners of several borders are what they are for relu. Answers in single precision show neither
-from ``Scales.view`` on: there the skeleton goes through the origin. The windows give the biases afterwards.
+One hidden layer, two, and any depth are tried in this order. At the scale of one and two layers windows are narrow and
+kept clear of; more layers are looked at from farther away, where windows vanish beside everything else, so that corners
+of several borders are what they are for relu. Biases do not show at any of these scales: the skeleton goes through the
+origin, and the windows give the biases afterwards.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.lines import ReluLines
 from unweave.probes.inquiry import open_inquiry
 
+WIDEST = 2e3
+"""Half width of the widest window."""
 FARTHER = 1e12
 """The scale from which more than two layers are seen."""
 NUM_FRESH = 2500
@@ -51,23 +53,26 @@ class Scales:
     """Between which radii windows are asked for lengths and biases."""
 
     @classmethod
-    def of(cls, precision: Precision) -> Scales:
-        single = precision.kind == "float32"
-        return cls(1e7, 0.0, 1e3, (1.0, 100.0)) if single else cls(1e8, 2e-5, 1e6, (3.0, 3e3))
+    def of(cls, precision: Precision, reach: float = np.inf) -> Scales:
+        """For answers of this precision in a domain of this radius."""
+        if precision.kind == "float32":
+            return cls(1e7, 0.0, 1e3, (1.0, 100.0))
+        view = min(1e10, reach)
+        return cls(view, WIDEST / view, 1e6, (3.0, 3e3))
 
 
 def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     """The relu network, in the units of the model; a later attempt tries it on more points and on other lines."""
     problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
-    scales = Scales.of(problem.precision)
+    scales = Scales.of(problem.precision, meter.domain.reach(meter.input_size))
     view = cast(Meter, FarView(meter, scales.view))
     finding = ReluLines(window=scales.window).recover(view, problem)
     if problem.precision.kind == "float32":
         if finding.network is None:
             finding = ReluLifted(max_seconds=problem.within(MOST_SECONDS)).recover(view, problem)
-        return _in_units_of_the_model(finding, 0.0)
+        return _through_the_origin(finding)
     if finding.network is not None:
-        return _in_units_of_the_model(finding, scales.view)
+        return _through_the_origin(finding)
     limit = problem.within(MOST_SECONDS)
     layers = ReluLayers(window=scales.window, num_fresh=NUM_FRESH if attempt else 0, max_seconds=limit)
     rng = problem.rng("relu lines")
@@ -75,12 +80,12 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
         inquiry = open_inquiry(view, problem.precision, rng, window=scales.window)
     two = layers.try_two(inquiry, problem, rng)
     if two.finding is not None:
-        return _in_units_of_the_model(two.finding, scales.view)
+        return _through_the_origin(two.finding)
     if not two.deeper:
         finding = layers.recover(view, problem)
         if finding.network is not None and not finding.network.is_open:
-            return _in_units_of_the_model(finding, scales.view)
-    return _in_units_of_the_model(_find_deep(meter, problem, attempt), FARTHER)
+            return _through_the_origin(finding)
+    return _through_the_origin(_find_deep(meter, problem, attempt))
 
 
 def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
@@ -110,9 +115,9 @@ def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, i
     return tuple(found)
 
 
-def _in_units_of_the_model(finding: Finding, scale: float) -> Finding:
+def _through_the_origin(finding: Finding) -> Finding:
     network = finding.network
     if network is None or network.is_open:
         return finding
-    biases = [scale * b for b in network.biases]
+    biases = [np.zeros_like(b) for b in network.biases]
     return replace(finding, network=Network(network.weights, biases, network.activations))

@@ -10,6 +10,7 @@ and a domain that reaches far.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
+from unweave.methods.skeleton.alpha import fit_alpha, has_alpha
 from unweave.methods.skeleton.assemble import Assembled, assemble
 from unweave.methods.skeleton.far import Scales, find_skeleton
 from unweave.methods.skeleton.profiles import CANDIDATES
@@ -97,7 +99,13 @@ class Skeleton:
         if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
         missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
-        return Finding(network, reason=missing, alternatives=found.misfits, details={"level": level})
+        return Finding(
+            network,
+            reason=missing,
+            alternatives=found.misfits,
+            details={"level": level},
+            error_bars=partial(_error_bars, network, problem) if nearer else None,
+        )
 
     def _read(
         self,
@@ -158,6 +166,15 @@ class Skeleton:
             steps = MANY_STEPS if entries else FEW_STEPS
             settled = settle(network, x, y, precision.noise, precision.unit, max_steps=steps, free=entries)
             network, level = settled.network, settled.level
+            if (
+                has_alpha(network)
+                and (single or level > SETTLED)
+                and network.num_parameters <= MOST_PARAMETERS
+            ):
+                fitted = fit_alpha(network, x, y, accuracy, precision.unit).network
+                reached = misfit_level(fitted, x, y, accuracy)
+                if reached < level:
+                    network, level = fitted, reached
             rough = level > explained
             enough = SETTLED if network.num_parameters > SMALL else 0.0
             if (
@@ -199,9 +216,10 @@ class Skeleton:
             return network
         with meter.stage("settle"):
             answers = meter.ask(more)
-        return self._polish(
-            meter, network, np.concatenate([x, more]), np.concatenate([y, answers]), problem, rng, False
-        )
+        x, y = np.concatenate([x, more]), np.concatenate([y, answers])
+        if has_alpha(network):
+            network = fit_alpha(network, x, y, accuracy(x), unit).network
+        return self._polish(meter, network, x, y, problem, rng, False)
 
     def _polish(
         self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool
@@ -229,6 +247,11 @@ class Skeleton:
             if fit.rms <= SETTLED:
                 break
         return network
+
+
+def _error_bars(network: Network, problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """What answers in single precision can be off by."""
+    return np.max(answer_accuracy(network, x, problem.precision.noise, problem.precision.unit), axis=1)
 
 
 def _explained(problem: Problem) -> float:

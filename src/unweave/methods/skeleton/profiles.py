@@ -14,6 +14,7 @@ import numpy as np
 
 from unweave.core import activations as act
 from unweave.core.activation_families import SELU_ALPHA
+from unweave.core.deadline import held
 
 CANDIDATES = ("gelu", "silu", "softplus", "elu", "mish", "gelu_tanh", "hardswish")
 """Activations told apart by their windows; ``elu`` stands for elu(alpha), celu and selu."""
@@ -41,6 +42,7 @@ class Profile:
 
 def fit_profile(name: str, t: np.ndarray, answers: np.ndarray, half: float) -> Profile:
     """Fit activation ``name`` to ``answers`` (n, outputs) at the places ``t`` around a window of width ``half``."""
+    held().check()
     given = _Answers(t / half, answers)
     smooth = act.get(name).smooth
     # the asymptotes meet at the window's middle, which for elu(alpha) is at the argument -alpha
@@ -60,7 +62,7 @@ def name_elu(alpha: float, error: float = 2e-3) -> str:
     """elu(alpha) with the alpha of selu, or the shortest number within ``error``."""
     if abs(alpha - SELU_ALPHA) <= error:
         return f"elu({SELU_ALPHA!r})"
-    for digits in (1, 2):
+    for digits in range(1, 13):
         if abs(round(alpha, digits) - alpha) <= error:
             return act.get(f"elu({round(alpha, digits)!r})").name
     return f"elu({float(alpha)!r})"

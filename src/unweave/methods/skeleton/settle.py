@@ -15,6 +15,9 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.solve.weighted import answer_accuracy
 
+Free = tuple[tuple[int, int, int], ...]
+"""Single weights: (layer, unit, feature)."""
+
 
 @dataclass(frozen=True)
 class Settled:
@@ -32,7 +35,7 @@ def settle(
     unit: float,
     *,
     max_steps: int = 8,
-    free: tuple[tuple[int, int, int], ...] = (),
+    free: Free = (),
 ) -> Settled:
     """Gauss-Newton on lengths, biases and ``free`` weights (layer, unit, feature); no step raises the residual."""
     accuracy = answer_accuracy(network, x, noise, unit)
@@ -40,13 +43,13 @@ def settle(
     damping = 0.0
     for _ in range(max_steps):
         residual = ((network(x) - y) / accuracy).ravel()
-        jacobian = _jacobian(network, x, free) / accuracy[:, :, None]
+        jacobian = jacobian_of_lengths(network, x, free) / accuracy[:, :, None]
         jacobian = jacobian.reshape(len(residual), -1)
         lengths = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
         damped = np.vstack([jacobian / lengths, damping * np.eye(len(lengths))])
         right = np.concatenate([residual, np.zeros(len(lengths))])
         move = -np.linalg.lstsq(damped, right, rcond=1e-13)[0] / lengths
-        trial = _moved(network, move, free)
+        trial = move_lengths(network, move, free)
         after = misfit_level(trial, x, y, accuracy)
         if after < level:
             done = after > 0.5 * level
@@ -67,7 +70,7 @@ def misfit_level(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.nd
     return level if np.isfinite(level) else float("inf")
 
 
-def _jacobian(network: Network, x: np.ndarray, free: tuple[tuple[int, int, int], ...]) -> np.ndarray:
+def jacobian_of_lengths(network: Network, x: np.ndarray, free: Free = ()) -> np.ndarray:
     """Derivatives (n, outputs, unknowns): log length and bias of each hidden unit, output biases, free weights.
 
     Of the free ones layers count from 0.
@@ -93,7 +96,8 @@ def _jacobian(network: Network, x: np.ndarray, free: tuple[tuple[int, int, int],
     return np.concatenate([*columns[::-1], *single], axis=2)
 
 
-def _moved(network: Network, move: np.ndarray, free: tuple[tuple[int, int, int], ...]) -> Network:
+def move_lengths(network: Network, move: np.ndarray, free: Free = ()) -> Network:
+    """The network with the unknowns of ``jacobian_of_lengths`` changed."""
     weights, biases = [w.copy() for w in network.weights], [b.copy() for b in network.biases]
     for (layer, unit, feature), change in zip(free, move[len(move) - len(free) :], strict=True):
         weights[layer][unit, feature] += change

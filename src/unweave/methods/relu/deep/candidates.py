@@ -30,6 +30,8 @@ class Candidate:
     predicted: int = 0
     shown: bool = False
     """Whether corners of the layers below have shown it: growing it again from kinks would bring less."""
+    told: np.ndarray | None = None
+    """More equations ``a . row = 0`` in units of their errors for a row of length one: from following its zero set."""
 
     @property
     def whole(self) -> bool:
@@ -79,7 +81,7 @@ def attach(view: LayerView, candidate: Candidate, free: np.ndarray, max_steps: i
         row, seen, taken = fit
         members |= taken
         mine = np.array(sorted(members))
-        sharper = refit(view, row, seen, mine)
+        sharper = refit(view, row, seen, mine, told=candidate.told)
         if np.linalg.norm(sharper - row) < 1e-3:
             row = sharper
     return replace(candidate, row=row, seen=seen, members=np.array(sorted(members)))
@@ -166,11 +168,16 @@ def supporters(view: LayerView, row: np.ndarray, seen: np.ndarray, place: float 
 
 
 def refit(
-    view: LayerView, row: np.ndarray, seen: np.ndarray, members: np.ndarray, places: np.ndarray | None = None
+    view: LayerView,
+    row: np.ndarray,
+    seen: np.ndarray,
+    members: np.ndarray,
+    places: np.ndarray | None = None,
+    told: np.ndarray | None = None,
 ) -> np.ndarray:
     """The row from all constraints of its kinks, each in units of its error.
 
-    ``places``: kinks of the pool of which only the place is known.
+    ``places``: kinks of the pool of which only the place is known. ``told``: more equations.
     """
     gradient = np.einsum("n,mnd->md", row[:-1], view.jac[members])
     size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
@@ -184,6 +191,8 @@ def refit(
     system = np.vstack([positions, normals])
     if places is not None and len(places):
         system = np.vstack([system, _place_rows(view, row, places)])
+    if told is not None:
+        system = np.vstack([system, told])
     system = system[np.all(np.isfinite(system), axis=1)]
     used = seen & (np.linalg.norm(system, axis=0) > 0)
     scale = np.linalg.norm(system[:, used], axis=0)

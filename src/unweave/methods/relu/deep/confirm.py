@@ -23,7 +23,7 @@ def patterns_at(view: LayerView, x: np.ndarray, sure: np.ndarray) -> np.ndarray:
 def confirm(view: LayerView, unit: Candidate, sure: np.ndarray) -> bool | None:
     """Whether the function bends on the candidate's zero set where the layer stands differently; None: not told."""
     own = patterns_at(view, view.x[unit.members], sure)
-    x, normal = _on_zero_set(view, unit)
+    x, normal = zero_set(view, unit)
     if not len(x):
         return None
     pattern = patterns_at(view, x, sure)
@@ -40,7 +40,7 @@ def confirm(view: LayerView, unit: Candidate, sure: np.ndarray) -> bool | None:
     return bool(np.mean(bends[told]) >= 0.8)
 
 
-def _on_zero_set(view: LayerView, unit: Candidate, num: int = 400, num_steps: int = 8):
+def zero_set(view: LayerView, unit: Candidate, num: int = 400, num_steps: int = 8):
     """Points of the zero set at which every active entry is seen, and unit normals there."""
     known, pool, row = view.known, view.pool, np.where(unit.seen, unit.row, 0.0)
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size

@@ -7,12 +7,13 @@ output layer when the layer is the last; then the output layer is tried by least
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core import clock
+from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import (
     extreme_points,
@@ -33,6 +34,9 @@ from unweave.methods.relu.deep.view import LayerView
 
 MAX_REPAIRS = 4
 """Units that contradictions may add to inner layers, one after the other."""
+
+MAX_FAILURES = 8
+"""Layers that do not close, all together, before the rest is left open."""
 
 
 @dataclass(frozen=True)
@@ -63,28 +67,32 @@ def recover(
     d, domain = pool.input_size, pool.inquiry.meter.domain
     pool.add_lines(random_lines(domain, max(num_lines - len(pool.scans), 0), d, pool.rng))
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
-    failures, num_back, num_again, num_repairs = {}, {}, 0, 0
+    failures, num_failures, num_back, num_again, num_repairs = {}, 0, {}, 0, 0
     corners: Corners | None = None
-    deadline = time.monotonic() + max_seconds
+    met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
+    deadline = clock.now() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             break
         try:
             if corners is None or corners.known is not known:
                 corners = Corners(pool, known)
-            found = find_layer(corners, say)
-            known = known.extended(found.rows)
+            found = find_layer(corners, say, begin=met.get(_key(known), (known, []))[1])
+            met[_key(known)] = known, found.units()
+            known = known.extended(found.rows, found.leak)
+            met[_key(known)] = known, list(found.above)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
+            if top.is_output:
+                known, top = _finish(pool, known, top, suspects, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
-            known, top = _finish(pool, known, top, suspects, say)
             if best.top is None or top.share_wrong <= best.top.share_wrong:
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
@@ -116,6 +124,9 @@ def recover(
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
+        num_failures += 1
+        if num_failures >= MAX_FAILURES:
+            break
         if failures.get(depth, 0) >= 3:  # more of the same does not help: the layer below again, once
             if num_back.get(depth, 0) or not depth:
                 break
@@ -123,6 +134,11 @@ def recover(
             known = known.first(min(known.depth, depth - 1))
             failures[depth] = 1
     return best
+
+
+def _key(known: Known) -> tuple[int, ...]:
+    """The same for the same layers: what was found on top of them is found again at once."""
+    return tuple(id(w) for w in known.weights)
 
 
 def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:

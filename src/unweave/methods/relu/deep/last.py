@@ -20,6 +20,10 @@ FITS = 1e-7
 MOST_WRONG = 0.25
 """Share of the answers that units missing from the last layer may spoil."""
 MAX_CHOICES = 1 << 14
+SAME = 1e-3
+"""Shares of the linear part within this of each other are the same; a leak below this is none."""
+STEEPEST = 20.0
+"""The largest share: a leak of 0.9."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class LastLayer:
     """How many choices of sides leave the same function on all answers."""
     steady: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """Rows that a unit which never switched may have, one a choice; empty where its border was met."""
+    leak: float = 0.0
 
     @property
     def is_guess(self) -> bool:
@@ -83,11 +88,12 @@ def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> Las
     signs[still] = np.where(np.median(z[:, still], axis=0) > 0, 1.0, -1.0)
     if rank == system.shape[1]:
         left = np.linalg.norm(system @ solution - target)
-        if left < 1e-6 * scale and np.all(np.abs(np.abs(solution[: len(units)]) - 1) < 1e-3):
+        leak = read_leak(solution[: len(units)])
+        if left < 1e-6 * scale and leak is not None:
             signs[units] = np.sign(solution[: len(units)])
             size = np.linalg.norm(solution[len(units) :].reshape(len(still), k), axis=1)
             signs[still] *= np.where(size > 1e-6 * np.max(np.abs(beta), initial=1.0), 1.0, -1.0)
-            return LastLayer(rows * signs[:, None], seen, len(rows))
+            return LastLayer(rows * signs[:, None], seen, len(rows), leak=leak)
     if len(still) or 2 ** len(units) > MAX_CHOICES:
         return None
     choices = 1.0 - 2.0 * ((np.arange(2 ** len(units))[:, None] >> np.arange(len(units))) & 1)
@@ -98,6 +104,19 @@ def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> Las
         signs[units] = choices[best]
         return LastLayer(rows * signs[:, None], seen, len(rows), int(np.sum(norms < 1e-6 * scale)))
     return _with_steady_unit(rows, seen, units, choices, left.reshape(len(choices), -1, k), moving, h, kinks)
+
+
+def read_leak(rho: np.ndarray) -> float | None:
+    """The leak of units whose linear part is ``rho`` times what their bends say; None where they do not agree."""
+    size = np.abs(rho)
+    middle = float(np.median(size))
+    if not 1 - SAME < middle < STEEPEST or np.any(np.abs(size - middle) > SAME * middle):
+        return None
+    leak = (middle - 1) / (middle + 1)
+    if leak < SAME:
+        return 0.0
+    digits = next((n for n in range(1, 9) if abs(round(leak, n) - leak) < 1e-3 * 10.0**-n), 12)
+    return round(leak, digits)
 
 
 def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> LastLayer | None:

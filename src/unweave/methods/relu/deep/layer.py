@@ -17,17 +17,22 @@ from unweave.methods.relu.deep.extremes import border_lines, extreme_lines, rand
 from unweave.methods.relu.deep.finish import entries_from_answers
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
-from unweave.methods.relu.deep.membership import crossings
+from unweave.methods.relu.deep.membership import explained
 from unweave.methods.relu.deep.orient import Layer, between, close_layer, orient, rows_of, where_it_may_switch
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sides import Sides
 from unweave.methods.relu.deep.top import fit_top
-from unweave.methods.relu.deep.units import aim_at_entries, find_units, update_units
-from unweave.methods.relu.deep.view import LayerView, nearest
-from unweave.probes.lines import Lines, join_lines
+from unweave.methods.relu.deep.units import find_units, update_units
+from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.deep.wide import complete_units, follow_units, lift_layer
+from unweave.probes.lines import Lines
 
 MANY = 60
 """Kinks that must show some unit of the layer, if all layers below are whole."""
+
+
+SHORT = 0.3
+"""Share of the kinks that have to tell whole rows for units to be grown from them."""
 
 
 class Stuck(Exception):
@@ -43,13 +48,17 @@ class Missing(Stuck):
 
 
 def find_layer(
-    corners: Corners, say: Callable[[str], None] = lambda text: None, *, max_rounds: int = 4
+    corners: Corners,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    begin: list[Candidate] | None = None,
+    max_rounds: int = 4,
 ) -> Layer:
-    """The next layer on top of those that the corners are of."""
+    """The next layer on top of those that the corners are of; ``begin``: units of it that are known already."""
     pool, known = corners.pool, corners.known
     domain, rng = pool.inquiry.meter.domain, pool.rng
-    units: list[Candidate] = []
-    more = None
+    units = begin or []
+    more, tried, lifted = None, set(), 0
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
@@ -57,6 +66,8 @@ def find_layer(
         units = _gather_units(
             view, [unit for unit in units if unit.whole or unit.shown], 2 if known.depth else 1
         )
+        if known.depth and not _is_foreign(view) and _is_short(view):
+            units = _follow_more(view, units, tried, say)
         if known.depth and (_is_foreign(view) or (not units and len(view.kinks) >= MANY)):
             raise Missing(known.depth, view)
         more = (
@@ -69,23 +80,24 @@ def find_layer(
         say(_progress(view, units))
         if known.depth and _too_many_misses(units):
             raise Missing(known.depth, view)
-        if attempt or not known.depth:
-            units = _complete(view, units, corners.failed)
+        if not all(unit.whole for unit in units):
+            units = update_units(view, complete_units(view, units, corners.failed, say))[0]
             say(_progress(view, units))
         layer, guess = _try_last(view, units, say, patient=attempt > 1)
-        if layer is not None and not attempt and not all(unit.whole for unit in units):
-            units = _complete(view, units, corners.failed)
-            layer, guess = _try_last(view, units, say, patient=False)
         if layer is not None:
             return layer
         if guess is not None:
-            more = join_lines(more, where_it_may_switch(pool, known, guess))
+            more = more.join(where_it_may_switch(pool, known, guess))
         found = orient(view, corners, units, say, attempt=attempt)
         if isinstance(found, Layer):
             return found
         units, sides = found
-        if not known.depth and sides is not None and not sides.spoke and not sides.failed:
-            break  # far more units than inputs: more lines would not tell their sides either
+        tells = sides is None or not sides.failed or sides.is_leaky
+        if tells and len(units) > max(lifted, 1) and all(unit.whole for unit in units):
+            lifted = len(units)
+            layer = lift_layer(view, units, say)
+            if layer is not None:
+                return layer
         if sides is not None:
             more = _towards_missing(pool, known, sides, more)
     raise Stuck(f"layer {known.depth + 1}")
@@ -104,21 +116,13 @@ def _try_last(
             guess = last.steady
             continue
         say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
-        rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
-        layer = close_layer(pool, known, rows, seen, num_carried=last.num_found)
-        if fit_top(pool, known.extended(layer.rows)).is_output:
+        rows, seen = last.rows, last.seen
+        if not last.leak:
+            rows, seen = entries_from_answers(pool, known, rows, seen)
+        layer = close_layer(pool, known, rows, seen, num_carried=last.num_found, leak=last.leak)
+        if fit_top(pool, known.extended(layer.rows, layer.leak)).is_output:
             return layer, None
     return None, guess
-
-
-def _complete(view: LayerView, units: list[Candidate], failed: dict) -> list[Candidate]:
-    """The units with entries that short lines show."""
-    for _ in range(3):
-        if all(unit.whole for unit in units) or not aim_at_entries(view, units, failed):
-            break
-        view.load()
-        units, _ = update_units(view, units)
-    return units
 
 
 def _cores(units: list[Candidate]) -> list[list[Candidate]]:
@@ -166,7 +170,7 @@ def _towards_missing(pool: Pool, known: Known, sides: Sides, others: Lines) -> L
     """Lines from corners that a missing unit spoils to corners that it does not: they cross its border."""
     if not sides.failed:
         return others
-    return join_lines(others.take(np.arange(2)), between(pool, sides.failed, sides.spoke, known))
+    return others.take(np.arange(2)).join(between(pool, sides.failed, sides.spoke, known))
 
 
 def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> list[Candidate]:
@@ -184,7 +188,7 @@ def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> li
         mine = mine[np.isinf(pool.normal_error[mine]) & ~pool.foreign[mine]]
         if not len(mine):
             continue
-        numbers = mine[~_explained(view, units)[mine]]
+        numbers = mine[~explained(view, units)[mine]]
         if not len(numbers):
             continue
         pool.measure(numbers, view.known)
@@ -200,18 +204,23 @@ def _gather_units(view: LayerView, units: list[Candidate], num_quiet: int) -> li
     return units
 
 
+def _is_short(view: LayerView) -> bool:
+    """Whether most kinks leave their unit's row open: more features are active than there are inputs."""
+    return len(view.kinks) > 0 and float(np.mean(np.isfinite(view.row_error))) < SHORT
+
+
+def _follow_more(
+    view: LayerView, units: list[Candidate], tried: set[int], say: Callable[[str], None], max_rounds: int = 4
+) -> list[Candidate]:
+    """Follow kinks that no unit explains, line after line, until that brings no unit more."""
+    for _ in range(max_rounds):
+        found, _ = update_units(view, follow_units(view, units, say, tried))
+        units, before = found, units
+        if len(units) <= len(before):
+            break
+    return units
+
+
 def _is_foreign(view: LayerView) -> bool:
     """Whether kinks have normals that no unit on top of the known layers can have."""
     return int(view.foreign.sum()) >= max(3, 0.1 * len(view.foreign))
-
-
-def _explained(view: LayerView, units: list[Candidate]) -> np.ndarray:
-    """Which kinks of the pool lie on the zero set of a found unit."""
-    pool = view.pool
-    out = np.zeros(len(pool.t), dtype=bool)
-    for unit in units:
-        line, t = crossings(view, unit.row, unit.seen)
-        for i in np.unique(line):
-            mine = np.flatnonzero(pool.line == i)
-            out[mine] |= nearest(np.sort(t[line == i]), pool.t[mine]) <= 10 * view.tolerance(i, pool.t[mine])
-    return out

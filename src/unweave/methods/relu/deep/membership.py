@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.deep.candidates import Candidate
+from unweave.methods.relu.deep.view import LayerView, nearest
 
 
 def crossings(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -30,3 +31,15 @@ def predict(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndar
     hit = view.pool.is_border(line, t, 10 * view.tolerance(line, t))
     counts = hit | ~view.pool.is_flat(line, t)
     return line[counts], t[counts], hit[counts]
+
+
+def explained(view: LayerView, units: list[Candidate]) -> np.ndarray:
+    """Which kinks of the pool lie on the zero set of a found unit."""
+    pool = view.pool
+    out = np.zeros(len(pool.t), dtype=bool)
+    for unit in units:
+        line, t = crossings(view, unit.row, unit.seen)
+        for i in np.unique(line):
+            mine = np.flatnonzero(pool.line == i)
+            out[mine] |= nearest(np.sort(t[line == i]), pool.t[mine]) <= 10 * view.tolerance(i, pool.t[mine])
+    return out

@@ -17,6 +17,7 @@ from unweave.core.network import UNKNOWN, Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
+from unweave.methods.relu.afar import is_afar, recover_from_afar
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
@@ -27,6 +28,9 @@ from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
 """Units whose outgoing weights are below this share of the largest have no effect and are left out."""
+
+MOST_WRONG = 0.02
+"""Share of the answers that a network which is returned whole may contradict."""
 
 MOST_LIFTED = 5_000
 """Questions for every input that two layers wider than the input may cost, before what is known is returned."""
@@ -49,6 +53,8 @@ class ReluDeep:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Every hidden layer and the output layer, as far as they show."""
+        if is_afar(meter, problem.precision):
+            return recover_from_afar(meter, problem, self.recover)
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
@@ -79,7 +85,9 @@ class ReluDeep:
                 raise
             return describe_planes(inquiry, two.first, str(spent), rng)
         if found.top is None and found.known.depth <= 1:
-            return self._other_ways(meter, problem, inquiry, two)
+            other = self._other_ways(meter, problem, inquiry, two)
+            if not found.known.depth or (other.network is not None and not other.network.is_open):
+                return other
         return describe(inquiry, found)
 
     def _other_ways(self, meter: Meter, problem: Problem, inquiry: Inquiry, two: TwoLayers) -> Finding:
@@ -110,9 +118,11 @@ class ReluDeep:
 def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     """The finding: a whole network sharpened on every answer, or an open one."""
     known, top = found.known, found.top
+    if top is not None and top.share_wrong > MOST_WRONG:  # not what stands there: the layers below are known
+        known, top = known.first(known.depth - 1), None
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
-    names = ["relu" if not leak else f"leaky_relu({leak:g})" for leak in known.leaks]
+    names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in known.leaks]
     if top is None:
         network = Network(known.weights, known.biases, names, upper=UNKNOWN)
         kept = [np.arange(len(b)) for b in known.biases]
@@ -145,6 +155,8 @@ def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
     place = [dict(zip(units.tolist(), range(len(units)), strict=True)) for units in kept]
     out = []
     for layer, u, i in found.open_entries:
+        if layer > len(kept):
+            continue
         below = place[layer - 2].get(i) if layer > 1 else i
         if u in place[layer - 1] and below is not None:
             unit = place[layer - 1][u]

@@ -96,6 +96,47 @@ def show_units(sides: Sides, rows: np.ndarray, need: int | None = None) -> list[
     return sorted(shown, key=lambda one: (one.basis.shape[1], -len(one.corners)))
 
 
+def show_rare(sides: Sides, rows: np.ndarray) -> Shown | None:
+    """A unit that is active at the corners which ``rows``, whose sides are known, do not explain.
+
+    There the derivative is a combination of the active rows and its own, so off the active rows both are parallel: as
+    many linear equations for its row as the corner knows directions, less the active units and one.
+    """
+    if not sides.settled or not 0 < len(sides.failed) <= len(sides.spoke):
+        return None
+    signs = sides.signs()
+    common, blocks = np.ones(len(rows), dtype=bool), []
+    for corner in sides.failed:
+        on = signs * (rows[:, :-1] @ corner.features + rows[:, -1]) > 0
+        weight = (corner.errors.min() / corner.errors)[:, None]
+        both = np.hstack([corner.basis.T @ rows[on, :-1].T, corner.slopes]) * weight
+        u, s, _ = np.linalg.svd(both / np.linalg.norm(both, axis=0))
+        rank = int(np.sum(s > SAME * s[0]))
+        common &= on
+        if rank <= on.sum() + 1 and rank < len(u):
+            blocks.append(u[:, rank:].T @ (weight * corner.basis.T))
+    if not blocks:
+        return None
+    system = np.vstack(blocks)
+    frame = np.any(np.abs(system) > 1e-9, axis=0)
+    weight = np.ones(len(system))
+    for _ in range(12):  # another unit that is missing may spoil some
+        _, s, vt = np.linalg.svd(system[:, frame] * weight[:, None], full_matrices=True)
+        num = int(frame.sum()) - int(np.sum(s > 10 * SAME * s[0]))
+        null = vt[-max(num, int(common.sum()) + 1) :]
+        weight = 1 / np.sqrt(np.maximum(np.linalg.norm(system[:, frame] @ null.T, axis=1), SAME))
+    size = np.linalg.norm(system[:, frame] @ null.T, axis=1)
+    owner = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+    fits = np.array([size[owner == c].max() < 100 * SAME for c in range(len(blocks))])
+    good = np.linalg.matrix_rank(system[np.isin(owner, np.flatnonzero(fits))][:, frame], tol=1e-5)
+    if len(null) != common.sum() + 1 or fits.sum() < FEWEST or good != frame.sum() - len(null):
+        return None
+    if int(sum(len(block) for block, fit in zip(blocks, fits, strict=True) if fit)) < good + 2:
+        return None
+    error = float(np.median([np.linalg.norm(c.errors) / np.linalg.norm(c.slopes) for c in sides.failed]))
+    return Shown(null.T, frame, sides.failed, 10 * error, False)
+
+
 def show_last_units(corners: list[Corner], rows: np.ndarray, fewest: int = 4) -> list[Shown] | None:
     """The same for the last layer, where every unit counts alike wherever it is active; None: it is not the last.
 

@@ -16,24 +16,25 @@ from unweave.methods.relu.deep.corners import Corner, Corners
 from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.membership import predict
+from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.missing import (
     Shown,
     always_on,
     fill_entries,
     find_border,
     show_last_units,
+    show_rare,
     show_space,
     show_units,
 )
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sides import Sides, vote_sides
-from unweave.methods.relu.deep.units import agree, judge
+from unweave.methods.relu.deep.units import agree, judge, update_units
 from unweave.methods.relu.deep.view import LayerView
-from unweave.probes.lines import Lines, join_lines
+from unweave.probes.lines import Lines
 
 MOST_CORNERS = 90
-FEW = 0.15
+FEW = 0.3
 """Share of corners that a unit which is missing may spoil when nothing shows it."""
 NUM_NORMALS = 4
 """Kinks of a unit that corners have shown whose normals are measured."""
@@ -47,6 +48,19 @@ class Layer:
     open_entries: tuple[tuple[int, int], ...]
     is_last: bool
     num_carried: int
+    leak: float = 0.0
+    above: tuple[Candidate, ...] = ()
+    """Units above that have told the sides."""
+
+    def units(self) -> list[Candidate]:
+        """Its units, but those with open entries or never seen to switch, to begin with when it is looked for again."""
+        unseen = {unit for unit, _ in self.open_entries}
+        every, none = np.ones(self.rows.shape[1], dtype=bool), np.zeros(0, dtype=int)
+        return [
+            Candidate(row / np.linalg.norm(row), every, none, shown=True)
+            for unit, row in enumerate(self.rows[: self.num_carried])
+            if unit not in unseen
+        ]
 
 
 def orient(
@@ -64,6 +78,8 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
+        if sides.is_leaky:
+            break
         if sides.settled and not sides.failed:
             layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
             if layer is not None:
@@ -143,23 +159,27 @@ def _look_for_missing(
         found = _checked(view, find_border(view, one), units)
         if found is not None:
             return found
-    shown = _until_shown(corners, sides, rows)
+    rare = show_rare(sides, rows)
+    shown = _until_shown(corners, sides, rows) if rare is None else [rare]
     for one in shown:
-        found = find_border(view, one)
+        found = _checked(view, find_border(view, one), units)
         if found is None:
             lines = between(pool, one.corners, sides.spoke) if sides.spoke else None
             if one.weights is not None:
                 weights = np.zeros((1, known.width))
                 weights[:, one.frame] = one.weights
                 lows = where_it_may_switch(pool, known, weights)
-                lines = lows if lines is None else join_lines(lines, lows.take(np.arange(1)))
+                lines = lows if lines is None else lines.join(lows.take(np.arange(1)))
             if lines is None:
                 continue
-            pool.add_lines(lines, known, random=False)
+            numbers = pool.add_lines(lines, known, random=False)
             view.update()
+            if one.weights is None:  # a place alone does not tell which of several rows it is
+                new = np.intersect1d(numbers, view.open)
+                pool.measure(new[~explained(view, units)[new]], known)
             view.load()
-            found = find_border(view, one)
-        found = _checked(view, found, units)
+            update_units(view, units)
+            found = _checked(view, find_border(view, one), units)
         if found is not None:
             return found
     space = next((one for one in shown if one.weights is not None), None)
@@ -233,13 +253,15 @@ def close_layer(
     seen: np.ndarray,
     num_carried: int | None = None,
     num_steady: int = 0,
+    leak: float = 0.0,
 ) -> Layer:
     """Rows of length one, entries that nothing shows set so that they do not."""
     rows = close_unseen(pool, known, rows, seen)
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     unseen = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
     is_last = num_carried is not None
-    return Layer(rows, unseen, is_last, len(rows) - num_steady if num_carried is None else num_carried)
+    carried = len(rows) - num_steady if num_carried is None else num_carried
+    return Layer(rows, unseen, is_last, carried, leak)
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ from unweave.methods.relu.deep.scan import scan_lines
 from unweave.probes.cells import Pieces
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, join_lines
+from unweave.probes.lines import Lines
 
 RANK = 1e-7
 """Singular values of a Jacobian below this share of the largest are zero."""
@@ -25,6 +25,26 @@ FLAT = 1e-14
 
 class Pool:
     """Lines, kinks and cells; one row of every array a kink or a cell."""
+
+    is_random: np.ndarray
+    line: np.ndarray
+    t: np.ndarray
+    x: np.ndarray
+    place_error: np.ndarray
+    window: np.ndarray
+    slope_jump: np.ndarray
+    normal: np.ndarray
+    normal_error: np.ndarray
+    output: np.ndarray
+    size: np.ndarray
+    foreign: np.ndarray
+    kink_cells: np.ndarray
+    cell_x: np.ndarray
+    cell_gradient: np.ndarray
+    cell_error: np.ndarray
+
+    inquiry: Inquiry
+    rng: np.random.Generator
 
     def __init__(self, inquiry: Inquiry, rng: np.random.Generator):
         d, k = inquiry.input_size, inquiry.output_size
@@ -74,7 +94,7 @@ class Pool:
     def take_scans(self, lines: Lines, found: list[Kinks], *, random: bool = True) -> np.ndarray:
         """Add lines that have been scanned; the numbers of the new kinks."""
         base, before = len(self.scans), len(self.t)
-        self.lines = lines if self.lines is None else join_lines(self.lines, lines)
+        self.lines = lines if self.lines is None else self.lines.join(lines)
         self.scans += found
         self.is_random = np.append(self.is_random, np.full(len(lines), random))
         for i, scan in enumerate(found):

@@ -19,6 +19,8 @@ MAX_SUBSETS = 8_500
 MAX_SEARCHES = 8
 """Corners at which the sparsest solution is looked for."""
 MAX_MISSING = 7
+FEWEST_FULL = 4
+"""Corners with every unit active that tell a leak."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,13 @@ class Sides:
     """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
     entries: dict[tuple[int, int], list[float]]
     """(unit, feature): values of entries that were not seen, one a corner."""
+    num_full: int = 0
+    """Corners at which every unit is active."""
+
+    @property
+    def is_leaky(self) -> bool:
+        """Whether no unit is ever inactive: they leak."""
+        return self.num_full >= max(FEWEST_FULL, 0.9 * (len(self.spoke) + len(self.failed)))
 
     @property
     def settled(self) -> bool:
@@ -68,7 +77,7 @@ def _count(
     votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
     entries: dict[tuple[int, int], list[float]] = {}
     dense: list[tuple[Corner, np.ndarray]] = []
-    num_searches = 0
+    num_searches = num_full = 0
     for corner in corners:
         outcome = read_pattern(corner, rows, search=num_searches < MAX_SEARCHES)
         num_searches += outcome is None or outcome[1] is None
@@ -78,6 +87,7 @@ def _count(
         if not len(on):
             failed.append(corner)
             continue
+        num_full += bool(on.all())
         h = corner.features
         z = units[:, :-1] @ h + units[:, -1]
         if (
@@ -99,7 +109,7 @@ def _count(
     for corner, z in dense:
         agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
         (spoke if agrees else failed).append(corner)
-    return Sides(votes, spoke, failed, entries)
+    return Sides(votes, spoke, failed, entries, num_full)
 
 
 def read_pattern(

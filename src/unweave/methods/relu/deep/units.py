@@ -8,10 +8,8 @@ import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate, attach, grow, grow_open, refit, supporters
 from unweave.methods.relu.deep.confirm import confirm, patterns_at
-from unweave.methods.relu.deep.entries import aim_lines
 from unweave.methods.relu.deep.membership import predict
 from unweave.methods.relu.deep.view import LayerView
-from unweave.probes.lines import join_lines
 
 MAX_OPEN_SEEDS = 120
 
@@ -115,7 +113,7 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
         mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
         if not len(mine):
             break
-        sharper = refit(view, row, seen, mine)
+        sharper = refit(view, row, seen, mine, told=candidate.told)
         if np.linalg.norm(sharper - row) > 1e-2:
             break
         row = sharper
@@ -127,7 +125,7 @@ def judge(view: LayerView, candidate: Candidate, free: np.ndarray) -> Candidate 
     mine = np.flatnonzero(supporters(view, row, seen, 1e-6))
     if len(mine):
         places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
-        sharper = refit(view, row, seen, mine, np.setdiff1d(places, view.kinks[mine]))
+        sharper = refit(view, row, seen, mine, np.setdiff1d(places, view.kinks[mine]), candidate.told)
         if np.linalg.norm(sharper - row) < 1e-3:
             row = sharper
             _, _, hit = predict(view, row, seen)
@@ -155,29 +153,3 @@ def agree(unit: Candidate, other: Candidate) -> bool:
 
 def _known_already(unit: Candidate, units: list[Candidate]) -> bool:
     return any(agree(unit, other) for other in units)
-
-
-def aim_at_entries(view: LayerView, units: list[Candidate], failed: dict, max_tries: int = 3) -> int:
-    """Ask short lines for entries that are not seen; how many lines were asked."""
-    pool, known = view.pool, view.known
-    lines = None
-    for unit in units:
-        if unit.whole:
-            continue
-        starts = view.x[supporters(view, unit.row, unit.seen)]
-        for feature in np.flatnonzero(~unit.seen[:-1]):
-            key = (int(feature), *np.round(np.abs(unit.row / np.max(np.abs(unit.row))), 4).tolist())
-            if failed.get(key, 0) >= max_tries:
-                continue
-            failed[key] = failed.get(key, 0) + 1
-            aimed = aim_lines(pool, known, unit.row, unit.seen, int(feature), starts)
-            if aimed is None:
-                failed[key] = max_tries
-                continue
-            lines = aimed if lines is None else join_lines(lines, aimed)
-    if lines is None:
-        return 0
-    numbers = pool.add_lines(lines, random=False, num_nodes=3)
-    view.update()
-    pool.measure(np.intersect1d(numbers, view.open), known)
-    return len(lines)

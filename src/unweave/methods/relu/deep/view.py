@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,31 @@ class Track:
 
 class LayerView:
     """The evidence for one layer: kinks that no known unit explains, seen through the known features."""
+
+    free: np.ndarray
+    open: np.ndarray
+    extended: np.ndarray
+    rank: Any
+    foreign: Any
+    condition: Any
+    row: Any
+    mask: np.ndarray
+    complete: Any
+    row_error: np.ndarray
+    constraints: np.ndarray
+    noise: np.ndarray
+    num_constraints: Any
+
+    pool: Pool
+    known: Known
+    track: Track
+    kinks: np.ndarray
+    x: np.ndarray
+    g: np.ndarray
+    error: np.ndarray
+    h: np.ndarray
+    jac: np.ndarray
+    active: np.ndarray
 
     def __init__(self, pool: Pool, known: Known):
         self.pool, self.known = pool, known

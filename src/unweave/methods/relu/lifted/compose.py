@@ -1,9 +1,7 @@
-"""From planes and traced units to a network that is the model inside a bounded domain.
+"""From a ridge sum to a network that is the model inside a bounded domain.
 
-There the answers are ``sum_j output_j relu(z_j) + sum_i e_i relu(u_i) + affine``: every bend of a plane that does not
-change along it, and all that is affine, may come from units that are always active in the domain. So e and the affine
-part are a linear fit to answers, and are carried by as few always active units as their rank. A unit keeps its sign
-beyond planes that its zero set never meets; the size of such a weight shows nowhere in the domain.
+What is linear beside the units is carried by as few always active units as its rank. A unit keeps its sign beyond
+planes that its zero set never meets; the size of such a weight shows nowhere in the domain.
 """
 
 from __future__ import annotations
@@ -12,39 +10,23 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.core.network import Network
-from unweave.methods.relu.lifted.assemble import Assembly, largest_value, low_rank, robust_solve
-from unweave.methods.relu.lifted.faces import Faces
-from unweave.methods.relu.lifted.planes import Planes
-from unweave.methods.relu.lifted.traces import Traces
+from unweave.methods.relu.lifted.assemble import Assembly, largest_value, low_rank
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 EPS = float(np.finfo(float).eps)
 
 
-def compose(
-    planes: Planes,
-    traces: Traces,
-    sides: np.ndarray,
-    x: np.ndarray,
-    y: np.ndarray,
-    bars: np.ndarray,
-    domain: Domain,
-    faces: Faces,
-) -> Assembly:
-    """The network; ``sides`` (n,) the active side of each plane, e and the affine part from answers ``y`` to ``x``."""
-    d, m = x.shape[1], len(traces)
-    gamma, beta = keep_signs(traces, faces)
-    heights = planes.heights(x)
-    z = x @ gamma[:, :d].T + gamma[:, d] + np.abs(heights) @ beta.T
-    bent = np.maximum(sides * heights, 0.0)
-    target = y - np.maximum(z, 0.0) @ traces.output
-    design = np.hstack([bent, x, np.ones((len(x), 1)), np.maximum(z, 0.0)])
-    # the sizes of jumps fix the outputs to fewer digits than all answers together
-    solution = robust_solve(design, target, 1 / bars, num_passes=6)
-    e, tilt, constant, more = np.split(solution, [len(planes), len(planes) + d, len(planes) + d + 1])
-    outputs, constant = traces.output + more, constant[0]
+def compose(point: RidgeSum, sides: np.ndarray, x: np.ndarray, y: np.ndarray, domain: Domain) -> Assembly:
+    """The network; ``sides`` (n,) the active side of each plane, answers ``y`` to ``x`` for the scales of both."""
+    (m, n), d = point.beta.shape, x.shape[1]
+    gamma, beta, outputs = point.gamma, point.beta, point.output
+    normals, offsets1 = point.rows[:, :-1], point.rows[:, -1]
+    half, tilt, constant = np.split(point.above, [n, n + d])
     # |u| = 2 relu(s u) - s u
-    rest = gamma[:, :d] - (beta * sides) @ planes.normals
-    offsets = gamma[:, d] - (beta * sides) @ planes.offsets
+    e, constant = 2 * half, constant[0] - (sides * offsets1) @ half
+    tilt = tilt - (sides[:, None] * normals).T @ half
+    rest = gamma[:, :d] - (beta * sides) @ normals
+    offsets = gamma[:, d] - (beta * sides) @ offsets1
     reach = np.std(x, axis=0) + 1e-300
     scale = np.concatenate(
         [1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)]
@@ -53,8 +35,8 @@ def compose(
     rows, shares = low_rank(linear, 1e-9)
     rows, shares = rows / reach, shares / scale[:, None]
     height = 1.1 * largest_value(domain, rows) + 1.0 if len(rows) else np.zeros(0)
-    weights1 = np.vstack([sides[:, None] * planes.normals, rows])
-    biases1 = np.append(sides * planes.offsets, height)
+    weights1 = np.vstack([sides[:, None] * normals, rows])
+    biases1 = np.append(sides * offsets1, height)
     weights2 = np.hstack([2 * beta, shares[:m]])
     biases2 = offsets - shares[:m] @ height
     above = np.vstack([e, shares[m:].T])
@@ -83,18 +65,3 @@ def evaluation_error(network: Network, x: np.ndarray) -> np.ndarray:
             size = size * (h > 0)
             h = np.maximum(h, 0.0)
     return 4 * EPS * np.max(size, axis=1)
-
-
-def keep_signs(traces: Traces, faces: Faces) -> tuple[np.ndarray, np.ndarray]:
-    """(gamma, beta) with weights on planes never met that keep each unit's sign beyond them."""
-    gamma, beta = traces.gamma.copy(), traces.beta.copy()
-    values, known = faces.look(traces)
-    votes = np.where(known, np.sign(values), 0.0)
-    for j in range(len(traces)):
-        steep = 1.5 * (np.linalg.norm(gamma[j, :-1]) + np.abs(beta[j]).sum())
-        for plane in np.flatnonzero(~traces.known[j]):
-            keep = np.sign(votes[faces.plane == plane, j].sum())
-            # keep steep relu(-s u): nothing on the known side, growing beyond
-            beta[j, plane] = keep * steep / 2
-            gamma[j] -= keep * steep / 2 * traces.sides[j, plane] * traces.ridges[plane]
-    return gamma, beta

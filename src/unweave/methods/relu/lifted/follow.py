@@ -9,16 +9,17 @@ it by least squares, and two traces that own the same kink, or share weights, ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unweave.methods.relu.lifted.crossing import measure_crossings
 from unweave.methods.relu.lifted.faces import Faces
-from unweave.methods.relu.lifted.fit_trace import Places, fit_trace
+from unweave.methods.relu.lifted.fit_trace import Places, Prior, fit_trace
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refine import choose_places, measure_places, offer_places
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
+from unweave.methods.relu.lifted.straight import find_straight, repeated
 from unweave.methods.relu.lifted.traces import Traces
 from unweave.methods.relu.lifted.unite import unite
 from unweave.methods.relu.lifted.units import Unit
@@ -28,10 +29,10 @@ PARTICLES = 16
 """Particles a unit."""
 MOST_SEEDS = 64
 """Traces begun in one round."""
-STRAIGHT, CLEAR = 3, 0.01
-"""Planes that a facet crosses without a bend, larger than this share of it, to be surely a plane itself."""
 QUIET = 3
 """Rounds in a row without a crossing after which nothing more is to be had."""
+ISLET = 3
+"""Planes that a part of a unit in a corner may have crossed."""
 MOST_FAILURES = 4
 """Meetings of a unit and a plane that are asked at in vain."""
 
@@ -49,10 +50,11 @@ class Follower:
     traces: Traces = field(init=False)
     failures: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.traces = Traces.none(self.planes, self.sightings.inquiry.output_size)
         self.faces = Faces.draw(self.planes, self.low, self.high, self.rng)
         self.places: dict[int, Places] = {}
+        self.priors: dict[int, Prior] = {}
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
@@ -114,37 +116,16 @@ class Follower:
         self.__post_init__()
 
     def straight(self) -> tuple[np.ndarray, Planes]:
-        """Traces that nothing bends, and the planes of the first layer they may be.
-
-        ``shares`` is 1 for those that cross enough planes to be sure, 0 for those that may be facets short of a bend.
-        """
-        t = self.traces
-        size = t.gamma.shape[1]
-        errors = np.sqrt(np.maximum(np.einsum("mpp->mp", t.covariance)[:, size:], 0.0))
-        steep = np.linalg.norm(t.gamma[:, :-1], axis=1)
-        bent = t.known & (np.abs(t.beta) > DEVIATIONS * errors + 1e-9 * steep[:, None])
-        clear = t.known & (DEVIATIONS * errors < CLEAR * steep[:, None])
+        """Traces that nothing bends, and the planes of the first layer they may be."""
         failed = {seed for (seed, _), count in self.failures.items() if count}
-        whole = np.array([int(seed) not in failed for seed in t.seed], dtype=bool)
-        # in a network of one layer nothing bends at all
-        sure = (clear.sum(axis=1) >= STRAIGHT) | ~bent.any()
-        numbers = np.flatnonzero(~bent.any(axis=1) & (sure | whole))
-        numbers = numbers[~self._repeated(numbers)[numbers]]
-        length = steep[numbers]
-        planes = Planes(
-            t.gamma[numbers, :-1] / length[:, None],
-            t.gamma[numbers, -1] / length,
-            t.covariance[numbers][:, :size, :size] / length[:, None, None] ** 2,
-            sure[numbers].astype(float),
-        )
-        return numbers, planes
+        return find_straight(self.traces, failed)
 
     def drop(self, numbers: np.ndarray) -> None:
         """Without the numbered traces and those on the same facets, which are no units."""
         kept = np.ones(len(self.traces), dtype=bool)
         kept[numbers] = False
         for j in np.flatnonzero(kept):
-            kept[j] = not any(self._repeated(np.array([i, j]))[j] for i in numbers)
+            kept[j] = not any(repeated(self.traces, np.array([i, j]))[j] for i in numbers)
         self.traces = self.traces.take(kept)
 
     def drop_misread(self) -> None:
@@ -154,16 +135,6 @@ class Follower:
         kept = [crossed[j] > 0 or int(seed) not in failed for j, seed in enumerate(self.traces.seed)]
         self.traces = self.traces.take(np.array(kept, dtype=bool))
         self.own(self.kinks)
-
-    def _repeated(self, numbers: np.ndarray) -> np.ndarray:
-        """Which of the numbered traces lie on the same facet as an earlier one."""
-        t, repeated = self.traces, np.zeros(len(self.traces), dtype=bool)
-        rows = t.gamma / np.linalg.norm(t.gamma[:, :-1], axis=1, keepdims=True)
-        for rank, j in enumerate(numbers):
-            for other in numbers[:rank]:
-                apart = min(np.linalg.norm(rows[j] - rows[other]), np.linalg.norm(rows[j] + rows[other]))
-                repeated[j] |= apart < 1e-4 * np.linalg.norm(rows[j])
-        return repeated
 
     def sharpen(self, kinks: np.ndarray, most: int = 90) -> int:
         """Ask at places of the zero sets that tell most about the units, and fit these again; how many."""
@@ -186,6 +157,35 @@ class Follower:
             self.places[seed] = places
         self.refit()
         return int(good.sum())
+
+    def drop_islets(self) -> None:
+        """Drop traces that crossed next to nothing and share the output of one that did: they are parts of it."""
+        t = self.traces
+        crossed, kept = t.known.sum(axis=1), np.ones(len(t), dtype=bool)
+        for j in np.flatnonzero(crossed <= ISLET) if t.output.shape[1] > 1 else ():
+            apart = np.linalg.norm(t.output - np.sign(t.output @ t.output[j])[:, None] * t.output[j], axis=1)
+            kept[j] = not np.any((apart < DEVIATIONS * (t.turn + t.turn[j])) & (crossed > 2 * ISLET))
+        self.traces = t.take(kept)
+        self.own(self.kinks)
+
+    def alone(self) -> np.ndarray:
+        """Covariances of the traces as their own kinks, crossings and places tell them, each for itself."""
+        traces = replace(self.traces, gamma=self.traces.gamma.copy(), beta=self.traces.beta.copy())
+        traces.covariance = self.traces.covariance.copy()
+        for j, seed in enumerate(traces.seed):
+            fit_trace(self.sightings, traces, j, self.kinks[self.owned[:, j]], self.places.get(int(seed)))
+        return traces.covariance
+
+    def settle(self, traces: Traces) -> None:
+        """Go on from traces, and planes below them, that were fitted to all answers together."""
+        self.traces, self.planes, self.failures = traces, traces.planes, {}
+        width = traces.gamma.shape[1]
+        for j, seed in enumerate(traces.seed):
+            rows = np.append(np.arange(width), width + np.flatnonzero(traces.known[j]))
+            values = np.append(traces.gamma[j], traces.beta[j])[rows]
+            self.priors[int(seed)] = Prior(
+                traces.known[j].copy(), values, traces.covariance[j][np.ix_(rows, rows)]
+            )
 
     def begin(self, kinks: np.ndarray) -> int:
         """Traces at kinks with a facet that no trace owns; how many."""
@@ -242,7 +242,8 @@ class Follower:
             news = int(self.traces.known[j].sum()), int(self.owned[:, j].sum()), places, len(self.planes)
             if self.fitted.get(seed) != news:
                 self.fitted[seed] = news
-                fit_trace(self.sightings, self.traces, j, self.kinks[self.owned[:, j]], self.places.get(seed))
+                own = self.kinks[self.owned[:, j]]
+                fit_trace(self.sightings, self.traces, j, own, self.places.get(seed), self.priors.get(seed))
 
     def drop_twins(self) -> None:
         """Of traces that own each other's first kink the one that knows more is kept; parts of one unit are joined."""

@@ -33,7 +33,7 @@ class ReluLifted:
 
     def suits(self, traits: Traits) -> str | None:
         # leaks in two layers are found by this method alone
-        mine = not traits.exact or np.isfinite(traits.reach) or traits.activation.startswith("leaky")
+        mine = traits.single or np.isfinite(traits.reach) or traits.activation.startswith("leaky")
         return traits.why_kinked() if mine and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.columns import Columns
 from unweave.core.domains import Box
+from unweave.methods.relu.lifted.facets import facet_plane, pool_facets, spread_over
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 
 LUCK = 1e-6
@@ -22,8 +24,12 @@ SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
 """A plane must explain this share of the lines that cross it, exact answers or rough, and so many of them."""
 
 
+FEW = 5
+"""Lines that must be able to tell whether a facet is part of a plane."""
+
+
 @dataclass(frozen=True)
-class Planes:
+class Planes(Columns):
     """``normals . x + offsets = 0``, each with the covariance of (normal, offset)."""
 
     normals: np.ndarray
@@ -31,29 +37,15 @@ class Planes:
     covariances: np.ndarray
     shares: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.offsets)
-
     def heights(self, x: np.ndarray) -> np.ndarray:
         return x @ self.normals.T + self.offsets
 
     def deviations(self, x: np.ndarray) -> np.ndarray:
         """Standard errors (n, m) of the heights."""
         return (
-            np.stack([_spread(x, c) for c in self.covariances], axis=1)
+            np.stack([spread_over(x, c) for c in self.covariances], axis=1)
             if len(self)
             else np.zeros((len(x), 0))
-        )
-
-    def take(self, rows) -> Planes:
-        return Planes(self.normals[rows], self.offsets[rows], self.covariances[rows], self.shares[rows])
-
-    def join(self, other: Planes) -> Planes:
-        return Planes(
-            np.vstack([self.normals, other.normals]),
-            np.append(self.offsets, other.offsets),
-            np.concatenate([self.covariances, other.covariances]),
-            np.append(self.shares, other.shares),
         )
 
     @staticmethod
@@ -148,7 +140,9 @@ def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate |
 
     And whether enough lines cross it to tell.
     """
-    normal, offset, prior = _facet_plane(sightings, m)
+    normal, offset, prior = facet_plane(sightings, m)
+    if sightings.inquiry.coarse and _vote(sightings, normal, offset, prior)[1] < FEW:
+        normal, offset, prior = pool_facets(sightings, m)
     covariance, kinks, seen, hits, luck = prior, np.zeros(0, dtype=int), 0, 0, None
     for _ in range(5):
         kinks, seen, hits, chance = _vote(sightings, normal, offset, covariance)
@@ -160,9 +154,9 @@ def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate |
     assert luck is not None
     if luck ** max(hits - 1, 0) < LUCK and _between(planes, sightings.x[kinks]) >= SEPARATED:
         return _Candidate(normal, offset, covariance, kinks, seen, hits), True
-    if seen < 5 and hits >= share * seen - 1:
+    if seen < FEW and hits >= share * seen - 1:
         return None, False
-    if seen < 5 or hits < max(share * seen, LEAST):
+    if seen < FEW or hits < max(share * seen, LEAST):
         return None, True
     return _Candidate(normal, offset, covariance, kinks, seen, hits), True
 
@@ -173,27 +167,15 @@ def _between(planes: Planes, x: np.ndarray) -> int:
     return int(np.sum(np.any(sides, axis=0) & ~np.all(sides, axis=0)))
 
 
-def _facet_plane(sightings: Sightings, m: int):
-    """The plane of a facet: normal, offset, covariance; it passes through its kink and is less sure away from it."""
-    size = sightings.size[m]
-    normal, offset = sightings.facet[m, :-1] / size, sightings.facet[m, -1] / size
-    project = np.eye(len(normal) + 1)
-    project[-1, :] = -np.append(sightings.x[m], 1.0)
-    project[-1, -1] = 0.0
-    prior = (sightings.facet_error[m] / size) ** 2 * project @ project.T
-    prior[-1, -1] += (sightings.error[m] * abs(sightings.across[m] @ normal)) ** 2
-    return normal, float(offset), prior
-
-
 def _probe(sightings: Sightings, m: int, planes: Planes, num_probes: int = 6) -> _Candidate | None:
     """The plane behind kink ``m`` if the answers bend at most of a few random places on it."""
     inquiry, rng = sightings.inquiry, sightings.rng
-    normal, offset, covariance = _facet_plane(sightings, m)
+    normal, offset, covariance = facet_plane(sightings, m)
     places = _places(inquiry.meter.domain, normal, offset, rng, num_probes)
     if len(places) < num_probes:
         return None
     bars = inquiry.bars(places, np.zeros((len(places), 1)))
-    step = np.maximum(2 * DEVIATIONS * _spread(places, covariance), 60 * bars / sightings.size[m])
+    step = np.maximum(2 * DEVIATIONS * spread_over(places, covariance), 60 * bars / sightings.size[m])
     if np.any(step > 0.01 * np.linalg.norm(places - sightings.x[m], axis=1)):
         return None
     points = np.concatenate([places, places + step[:, None] * normal, places - step[:, None] * normal])
@@ -248,7 +230,7 @@ def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.n
     within = fair & (t > lines.low) & (t < lines.high)
     kinks, seen, luck = [], 0, 0.0
     rows = np.flatnonzero(within)
-    spread = _spread(lines.points(rows, t[rows]), covariance) / np.maximum(np.abs(rates[rows]), 1e-12)
+    spread = spread_over(lines.points(rows, t[rows]), covariance) / np.maximum(np.abs(rates[rows]), 1e-12)
     starts = np.searchsorted(sightings.line, np.arange(len(lines) + 1))
     for line, deviation in zip(rows, spread, strict=True):
         mine = slice(starts[line], starts[line + 1])
@@ -271,12 +253,6 @@ def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.n
             if abs(places[nearest] - t[line]) <= slack + DEVIATIONS * sightings.error[number]:
                 kinks.append(number)
     return np.array(kinks, dtype=int), seen, len(kinks), luck
-
-
-def _spread(x: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Standard error of ``normal . x + offset`` at the rows of ``x``."""
-    extended = np.hstack([x, np.ones((len(x), 1))])
-    return np.sqrt(np.maximum(np.einsum("ni,ij,nj->n", extended, covariance, extended, optimize=True), 0.0))
 
 
 def _refit(sightings: Sightings, normal, offset: float, prior, kinks):

@@ -7,13 +7,13 @@ conjugate gradients with products of the Jacobian only, so that no size is left 
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
 
 from unweave.core import activations as act
+from unweave.core import clock
 from unweave.core.network import Network
 
 DENSE, WORK = 3000, 1e11
@@ -36,6 +36,12 @@ class Refit:
 
 class Stack:
     """A (leaky) relu network as one vector of parameters: rows with their bias, layer after layer."""
+
+    shapes: list[tuple[int, ...]]
+    starts: np.ndarray
+
+    names: tuple[str, ...]
+    leak: float
 
     def __init__(self, network: Network):
         self.shapes = [w.shape for w in network.weights]
@@ -139,7 +145,7 @@ def refit(
             cost = _cost(residual, limit)
         hopeless = steps >= HOPELESS and np.median(np.abs(residual)) > max(0.3 * first, 100.0)
         settled = gain < 1e-3 and float(np.median(np.abs(residual))) > 0.9 * typical
-        if (settled and steps > 2) or hopeless or time.monotonic() > deadline:
+        if (settled and steps > 2) or hopeless or clock.now() > deadline:
             break
     sizes = np.abs(residual)
     return Refit(stack.network(p), float(np.sqrt(np.mean(sizes**2))), float(np.median(sizes)), steps)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from unweave.core import clock
 from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import Inquiry
 
@@ -25,7 +24,7 @@ def search_two_layers(
     say=lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
-    search = Search(inquiry, rng, time.monotonic() + max_seconds, say)
+    search = Search(inquiry, rng, clock.now() + max_seconds, say)
     if suspects is not None:
         search.suspects = suspects
     num_lines = 12 if search.is_bounded else 8
@@ -47,7 +46,7 @@ def search_two_layers(
             search.fit()
             if _settle(search, say):
                 return search
-        if time.monotonic() > search.deadline:
+        if clock.now() > search.deadline:
             break
         if few:
             search.draw_towards(8, 24)

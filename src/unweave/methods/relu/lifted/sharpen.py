@@ -16,8 +16,12 @@ from unweave.probes.inquiry import Inquiry
 
 HOLDING = 0.6
 """Share of the places with a bend at which a plane must bend itself."""
+BENDING = 0.7
+"""The same of the places where a bend would stand out, for rough answers, which show slight bends of a facet less."""
 LEAST, STRICT = 2, 0.9
 """Such places that a new plane must have; one without any votes (``shares`` 0) bends nearly everywhere."""
+PLAIN = 0.005
+"""Error of a jump, relative to those elsewhere on the plane, below which a place without one speaks against it."""
 PLACES = 60
 """Places on a plane among which the roomiest are asked at."""
 
@@ -37,7 +41,7 @@ def sharpen_planes(
     n, d = planes.normals.shape
     which, x = [], []
     for i in numbers:
-        places = spread_places(planes, i, low, high, rng, d + 3)
+        places = spread_places(planes, i, low, high, rng, max(d + 3, 9) if inquiry.coarse else d + 3)
         which.append(np.full(len(places), i))
         x.append(places)
     which, x = np.concatenate(which), np.concatenate(x)
@@ -52,12 +56,15 @@ def sharpen_planes(
     which, x, step, blur = which[usable], x[usable], step[usable], blur[usable]
     normal = planes.normals[which]
     good, shift, error = np.zeros(len(x), dtype=bool), np.zeros(len(x)), np.full(len(x), np.inf)
-    seen = good.copy()
+    seen, jump, clear = good.copy(), np.zeros(len(x)), np.full(len(x), np.inf)
     for _ in range(3):
         rows = np.flatnonzero(~good)
         if not len(rows):
             break
-        good[rows], shift[rows], error[rows], *_ = meet_lines(inquiry, x[rows], normal[rows], step[rows])
+        good[rows], shift[rows], error[rows], jump[rows], bars = meet_lines(
+            inquiry, x[rows], normal[rows], step[rows]
+        )
+        clear[rows] = np.minimum(clear[rows], bars)
         seen |= good
         # another unit's bend may lie closer to the middle than the plane's own
         good &= np.abs(shift) <= DEVIATIONS * (blur + error)
@@ -68,7 +75,13 @@ def sharpen_planes(
     normals, offsets, covariances = (np.array(parts) for parts in zip(*found, strict=True))
     num_good, num_seen = (np.bincount(which[rows], minlength=n) for rows in (good, seen))
     least = np.where(np.isin(np.arange(n), numbers), LEAST, 0)
+    # where a bend as large as elsewhere on the plane would stand out, there must be one
+    owns = [(which == i) & good for i in range(n)]
+    typical = np.array([np.median(jump[own]) if own.any() else np.inf for own in owns])
+    telling = np.bincount(which[good | (clear < PLAIN * typical[which])], minlength=n)
     holds = num_good >= np.maximum(HOLDING * num_seen, least)
+    if inquiry.coarse:
+        holds &= num_good > BENDING * telling - 1e-9
     unsure = planes.shares == 0
     holds[unsure] &= (num_good >= STRICT * np.bincount(which, minlength=n))[unsure] & (num_good >= 2 * LEAST)[
         unsure

@@ -14,7 +14,7 @@ import numpy as np
 from unweave.probes.cells import measure_pieces
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, join_lines
+from unweave.probes.lines import Lines
 from unweave.probes.scan import scan_lines
 
 DEVIATIONS = 6.0
@@ -32,7 +32,7 @@ class Sightings:
     fair: np.ndarray | None = None
     """Which lines were drawn at random: only these may vote."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         d, k = self.inquiry.input_size, self.inquiry.output_size
         self.scans: list[Kinks] = []
         self.line, self.t, self.error = np.zeros(0, dtype=int), np.zeros(0), np.zeros(0)
@@ -58,7 +58,7 @@ class Sightings:
         find = scan_lines if bounded else find_kinks
         scans = find(self.inquiry, lines, num_nodes=num_nodes)
         base, before = len(self.scans), len(self)
-        self.lines = lines if self.lines is None else join_lines(self.lines, lines)
+        self.lines = lines if self.lines is None else self.lines.join(lines)
         share = np.full(len(lines), fair)
         self.fair = share if self.fair is None else np.append(self.fair, share)
         self.scans += scans

@@ -28,6 +28,7 @@ def unite(t: Traces, one: int, two: int) -> bool:
     blur = np.sqrt(sum(np.trace(t.covariance[j][:size, :size]) for j in (one, two)))
     slack = DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one])
     chance = min(1.0, slack / np.linalg.norm(t.gamma[two, :-1])) ** max(size - len(apart), 0) * len(t)
+    chance *= min(1.0, DEVIATIONS * (t.turn[one] + t.turn[two])) ** (t.output.shape[1] - 1)
     alike = _alike(t, one, two)
     if chance > CHANCE and not alike:
         return False

@@ -11,30 +11,25 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.columns import Columns
 from unweave.methods.relu.lifted.traces import Traces
 
 
-@dataclass
-class Particles:
+@dataclass(frozen=True)
+class Particles(Columns):
     """Points on zero sets, with their sides of all planes."""
 
     unit: np.ndarray
     x: np.ndarray
     signs: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.unit)
-
     @staticmethod
     def at(traces: Traces, unit: np.ndarray, x: np.ndarray) -> Particles:
         return Particles(unit, x.copy(), np.where(traces.planes.heights(x) > 0, 1.0, -1.0))
 
-    def take(self, rows) -> Particles:
-        return Particles(self.unit[rows], self.x[rows], self.signs[rows])
-
 
 @dataclass(frozen=True)
-class Meetings:
+class Meetings(Columns):
     """Where zero sets meet planes that are not crossed yet."""
 
     unit: np.ndarray
@@ -44,25 +39,6 @@ class Meetings:
     facet: np.ndarray
     room: np.ndarray
     """Radius around x free of other planes, other zero sets and the end of the domain."""
-
-    def __len__(self) -> int:
-        return len(self.unit)
-
-    def join(self, other: Meetings) -> Meetings:
-        if not len(self) or not len(other):
-            return other if len(other) else self
-        fields = ("unit", "plane", "x", "signs", "facet", "room")
-        return Meetings(*(np.concatenate([getattr(self, f), getattr(other, f)]) for f in fields))
-
-    def take(self, rows) -> Meetings:
-        return Meetings(
-            self.unit[rows],
-            self.plane[rows],
-            self.x[rows],
-            self.signs[rows],
-            self.facet[rows],
-            self.room[rows],
-        )
 
 
 def wander(

@@ -1,0 +1,137 @@
+"""Layers with more units than inputs: kinks and corners tell too little of them, so zero sets are followed.
+
+Units above a layer whose sides are not known tell these sides (``lift``); units above known layers are followed until
+their rows are whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from unweave.methods.relu.deep.candidates import Candidate, supporters
+from unweave.methods.relu.deep.confirm import zero_set
+from unweave.methods.relu.deep.follow import begin, follow
+from unweave.methods.relu.deep.lift import SPARE, Lifted, tell_sides
+from unweave.methods.relu.deep.membership import explained
+from unweave.methods.relu.deep.orient import Layer
+from unweave.methods.relu.deep.trace import Trace
+from unweave.methods.relu.deep.units import judge
+from unweave.methods.relu.deep.view import LayerView
+
+BATCHES = 4
+"""Times that more kinks are followed before the sides of a layer are given up."""
+MOST_TRIED = 2
+"""Times that an entry is looked for in vain."""
+PLACES = 40
+"""Places of a zero set from which it is followed to open entries."""
+
+
+def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], None]) -> Layer | None:
+    """The layer with its sides as units above it tell them, and these units; None: they do not."""
+    pool, known = view.pool, view.known
+    rows = np.array([unit.row for unit in units])
+    rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    lifted = Lifted(known, rows)
+    num = 2 * int(np.ceil(SPARE * len(rows) / pool.input_size)) + 4
+    traces: list[Trace] = []
+    tried: set[int] = set()
+    for _ in range(BATCHES):
+        seeds = _seeds(view, units, tried, num)
+        if not len(seeds):
+            break
+        traces += follow(pool, lifted, [begin(pool, lifted, int(m)) for m in seeds], say=say)
+        told = tell_sides(lifted, traces, say)
+        if told is not None:
+            rows = rows * told.signs[:, None]
+            return Layer(rows, (), False, len(rows), told.leak, tuple(told.above))
+    return None
+
+
+def _seeds(view: LayerView, units: list[Candidate], tried: set[int], num: int) -> np.ndarray:
+    """Kinks of one line that no unit of the layer explains, with normals."""
+    pool = view.pool
+    left = view.open[~explained(view, units)[view.open] & ~pool.foreign[view.open]]
+    left = np.array([m for m in left if int(m) not in tried], dtype=int)
+    if not len(left):
+        return left
+    lines, counts = np.unique(pool.line[left], return_counts=True)
+    chosen = left[pool.line[left] == lines[np.argmax(counts)]]
+    chosen = chosen[np.argsort(pool.place_error[chosen])][:num]
+    tried.update(int(m) for m in chosen)
+    pool.measure(chosen, view.known)
+    return chosen[np.isfinite(pool.normal_error[chosen])]
+
+
+def follow_units(
+    view: LayerView, units: list[Candidate], say: Callable[[str], None], tried: set[int], num: int = 40
+) -> list[Candidate]:
+    """With units whose zero sets were followed from kinks that no unit explains."""
+    pool = view.pool
+    seeds = _seeds(view, units, tried, num)
+    if not len(seeds):
+        return units
+    traces = follow(pool, view.known, [begin(pool, view.known, int(m)) for m in seeds], say=say)
+    view.load()
+    found = list(units)
+    for trace in traces:
+        if not trace.seen[-1] or trace.seen.sum() < 4:
+            continue
+        members = np.flatnonzero(view.kinks == trace.seed)
+        judged = judge(view, _candidate(trace, members), np.ones(len(view.kinks), dtype=bool))
+        if judged is not None:
+            found.append(judged)
+    return found
+
+
+def _candidate(trace: Trace, members: np.ndarray) -> Candidate:
+    seen, size = trace.seen, np.linalg.norm(trace.row)
+    told = trace.system / trace.errors[:, None] * size
+    return Candidate(np.where(seen, trace.row / size, 0.0), seen, members, shown=True, told=told)
+
+
+def complete_units(
+    view: LayerView, units: list[Candidate], failed: dict, say: Callable[[str], None]
+) -> list[Candidate]:
+    """The units, those with open entries followed to the borders of the features that these are of.
+
+    ``failed``: how often entries were asked for in vain.
+    """
+    pool, known = view.pool, view.known
+    numbers, traces = [], []
+    for number, unit in enumerate(units):
+        mine = np.flatnonzero(supporters(view, unit.row, unit.seen))
+        tried = [failed.get(_key(unit, int(i)), 0) for i in np.flatnonzero(~unit.seen)]
+        if unit.whole or not len(mine) or min(tried) >= MOST_TRIED:
+            continue
+        x = np.concatenate([view.x[mine], zero_set(view, unit)[0][:PLACES]])
+        system = view.constraints[mine].reshape(-1, len(unit.row))
+        errors = np.repeat(view.noise[mine], system.shape[0] // len(mine))
+        if unit.told is not None:
+            system, errors = np.vstack([system, unit.told]), np.append(errors, np.ones(len(unit.told)))
+        eye = np.eye(len(unit.row))
+        row = np.where(unit.seen, unit.row, 0.0)
+        numbers.append(number)
+        traces.append(
+            Trace(number, x, row / (row @ row), system, errors, eye[:, unit.seen], eye[:, ~unit.seen])
+        )
+    if not traces:
+        return units
+    follow(pool, known, traces, sure=True, say=say)
+    units = list(units)
+    for number, trace in zip(numbers, traces, strict=True):
+        for i in np.flatnonzero(~trace.seen):
+            key = _key(units[number], int(i))
+            failed[key] = failed.get(key, 0) + 1
+        if trace.crossed:
+            units[number] = replace(_candidate(trace, units[number].members), shown=units[number].shown)
+    return units
+
+
+def _key(unit: Candidate, entry: int) -> tuple[float, ...]:
+    """The same for one entry of one unit whatever more of it is known: by its largest weights."""
+    weights = np.abs(unit.row[:-1]) / np.max(np.abs(unit.row[:-1]))
+    top = np.argsort(-weights, kind="stable")[:3]
+    return entry, *np.round(weights[top], 4).tolist()

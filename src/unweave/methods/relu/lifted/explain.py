@@ -1,0 +1,149 @@
+"""Planes and units behind the kinks of lines, as far as the answers show them.
+
+Kinks on lines give the planes of the first layer and the places where units of the second begin; these are followed
+through the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.core.domains import Box
+from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
+from unweave.methods.relu.lifted.follow import Follower
+from unweave.methods.relu.lifted.planes import Planes, add_planes, drop_facets, explained, find_planes
+from unweave.methods.relu.lifted.sharpen import sharpen_planes
+from unweave.methods.relu.lifted.sightings import Sightings
+from unweave.probes.inquiry import Inquiry
+
+MOST_FACETS = 400
+"""Unexplained kinks that are looked at in one go."""
+
+
+@dataclass
+class Explained:
+    """Lines, their kinks, and the planes and units that explain them."""
+
+    inquiry: Inquiry
+    rng: np.random.Generator
+    deadline: float
+    say: Callable[[str], None] = print
+    planes: Planes = field(init=False)
+    follower: Follower | None = None
+    suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Points (n, d) at which an earlier network was wrong."""
+
+    def __post_init__(self) -> None:
+        self.sightings = Sightings(self.inquiry, self.rng)
+        self.planes = Planes.none(self.inquiry.input_size)
+        self.suspects = self.suspects.reshape(-1, self.inquiry.input_size)
+
+    @property
+    def domain(self):
+        return self.inquiry.meter.domain
+
+    @property
+    def is_bounded(self) -> bool:
+        return not np.isinf(self.domain.reach(self.inquiry.input_size))
+
+    @property
+    def num_units(self) -> int:
+        return 0 if self.follower is None else len(self.follower.traces)
+
+    def draw(self, num_lines: int) -> None:
+        s = self.sightings
+        gradients = s.facet[s.measured][:, :-1]
+        with self.inquiry.meter.stage("lines"):
+            s.add_lines(fair_lines(self.domain, num_lines, self.inquiry.input_size, self.rng, gradients))
+
+    def draw_edges(self, num_lines: int) -> None:
+        """Lines along edges of a box, where units show that are active in its corners only."""
+        if isinstance(self.domain, Box):
+            with self.inquiry.meter.stage("lines"):
+                self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
+
+    def find_planes(self) -> None:
+        with self.inquiry.meter.stage("first layer"):
+            self._grow(find_planes(self.sightings, self.planes))
+
+    def _grow(self, planes: Planes) -> np.ndarray:
+        """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""
+        before = len(self.planes)
+        fresh = np.arange(before, len(planes))
+        if not len(fresh):
+            return fresh
+        low, high = self.box
+        holds = np.ones(len(planes), dtype=bool)
+        for _ in range(2 if self.inquiry.coarse else 1):
+            planes, holds = sharpen_planes(self.inquiry, planes, fresh, low, high, self.rng)
+        holds[:before] = True
+        self.planes = planes.take(holds)
+        if self.follower is not None and len(self.planes) > before:
+            if self.inquiry.coarse:  # rough answers do not always show a bend that was not reckoned with
+                self.follower.restart(self.planes)
+            else:
+                self.follower.extend(self.planes)
+        return np.flatnonzero(holds[before:])
+
+    def _promote(self) -> bool:
+        """Whether traces that nothing bends are planes of the first layer; these are added."""
+        assert self.follower is not None
+        numbers, planes = self.follower.straight()
+        traces = self.follower.traces
+        holding = self._grow(self.planes.join(planes))
+        if not self.inquiry.coarse or self.follower.traces is traces:
+            self.follower.drop(numbers[holding])
+        return len(holding) > 0
+
+    @property
+    def box(self) -> tuple[np.ndarray, np.ndarray]:
+        """A box in which zero sets are followed: the domain's own, or around most of the kinks."""
+        d = self.inquiry.input_size
+        if self.is_bounded:
+            points = np.concatenate(
+                [self.domain.sample(200, d, self.rng), self.domain.edge(400, d, self.rng)]
+            )
+            return points.min(axis=0), points.max(axis=0)
+        reach = float(np.quantile(np.abs(self.sightings.x), 0.9)) if len(self.sightings) else 1.0
+        return np.full(d, -reach), np.full(d, reach)
+
+    def open_kinks(self) -> np.ndarray:
+        """Kinks that no plane explains."""
+        return np.flatnonzero(~explained(self.sightings, self.planes))
+
+    def unknown_kinks(self) -> np.ndarray:
+        """Kinks that neither planes nor units explain."""
+        kinks = self.open_kinks()
+        if self.follower is None or not len(self.follower.traces):
+            return kinks
+        self.follower.own(kinks)
+        return kinks[~self.follower.owned.any(axis=1)]
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether planes of one layer explain every kink, but for a few that were misread."""
+        return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
+
+    def explain(self, max_rounds: int = 4) -> None:
+        """Planes and units behind the kinks that are not explained yet."""
+        s = self.sightings
+        for _ in range(max_rounds):
+            unknown = self.unknown_kinks()
+            fresh = unknown[~s.tried[unknown]][:MOST_FACETS]
+            with self.inquiry.meter.stage("second layer"):
+                s.measure(fresh)
+                self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
+                if not len(self.planes):
+                    return
+                if self.follower is None:
+                    self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
+                self.follower.follow(self.open_kinks())
+                if self.inquiry.coarse:  # what is known better goes farther
+                    self.follower.sharpen(self.open_kinks())
+                    self.follower.failures.clear()
+                    self.follower.follow(self.open_kinks())
+                if not self._promote():
+                    break

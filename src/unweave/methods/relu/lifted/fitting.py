@@ -1,0 +1,207 @@
+"""The network that planes and units make up, fitted to the answers with their error bars.
+
+In a bounded domain everything is fitted together (``joint``) and put together with what is linear there left as it is
+(``compose``); elsewhere the sides of units follow from sums over planes (``assemble``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unweave.core import clock
+from unweave.core.network import Network
+from unweave.methods.relu.lifted.assemble import Assembly, assemble, orient_first
+from unweave.methods.relu.lifted.compose import compose, evaluation_error
+from unweave.methods.relu.lifted.corners import cross_corners
+from unweave.methods.relu.lifted.explain import Explained
+from unweave.methods.relu.lifted.joint import fit_jointly
+from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
+from unweave.methods.relu.lifted.shallow import assemble_one
+
+BEYOND = 8.0
+"""No answer may lie farther from the network than this many of its error bars."""
+ORDINARY = 0.7
+"""Root mean square of deviations in error bars where these are measured well."""
+CORNERS = 0.02
+"""Share of wrong answers that may come from corners of the domain, all else being right."""
+ROWS = 4.0
+"""Residuals a parameter in a fit of everything."""
+FLOPS = 2e10
+"""Work of one step of least squares, which bounds the rows it looks at."""
+
+
+@dataclass
+class Fitted(Explained):
+    """And the network put together from them."""
+
+    assembly: Assembly | None = None
+    network: Network | None = None
+    wrong: float = 1.0
+    """Share of all answers beyond their error bars."""
+    roughness: float = 1.0
+    """By how much the fit has shown the answers to be rougher than measured before."""
+
+    @property
+    def is_composed(self) -> bool:
+        """Whether the network is put together to the last digit, so that no fit to answers could better it."""
+        return self.is_bounded and not self.is_shallow
+
+    def fit(self) -> None:
+        """Put the network together and fit it to the answers; ``wrong`` says how it does on all of them."""
+        x, y, bars = self._answers()
+        few = self.rng.permutation(len(x))[:4000]
+        if self.is_shallow:
+            rough = 1e4 * self.inquiry.relative
+            self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], self.domain, rough=rough)
+        elif self.num_units:
+            self.assembly = self._put_together(x[few], y[few], bars[few])
+        else:
+            return
+        network = self.assembly.network
+        misses = self._misses(network, x, y, bars)
+        self.say(
+            f"  assembled {network.hidden}, affine {self.assembly.num_affine}, miss {np.median(misses):.1e}"
+        )
+        self.network, self.wrong = network, float(np.mean(misses > BEYOND))
+        if not self.is_composed:
+            self.sharpen()
+
+    def _put_together(self, x, y, bars) -> Assembly:
+        """By the sides that the planes' sums tell, or, in a bounded domain, with what is affine there left as it is."""
+        assert self.follower is not None
+        with self.inquiry.meter.stage("second layer"):
+            for _ in range(2):
+                self.follower.sharpen(self.open_kinks())
+        if not self.is_bounded:
+            return assemble(self.planes, self.follower.units(), x, y, bars, self.domain)
+        if self.inquiry.coarse:
+            point = self.fit_jointly()
+        else:
+            point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
+        units = self.follower.units()
+        plain = assemble(self.planes, units, x, y, bars, self.domain)
+        ratios, *_ = orient_first(self.planes, units)
+        free = compose(point, np.where(ratios < 0, -1.0, 1.0), x, y, self.domain)
+        misses = [self._misses(a.network, x, y, bars) for a in (plain, free)]
+        wrong = [
+            (float(np.mean(m > BEYOND)), float(np.median(m)) > BEYOND, float(np.median(m))) for m in misses
+        ]
+        self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
+        return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
+
+    def fit_jointly(self, max_turns: int = 4) -> RidgeSum:
+        """All answers together tell planes and units better than each is told alone, and then these go farther."""
+        assert self.follower is not None
+        follower, known, turn = self.follower, -1, 0
+        while True:
+            follower.drop_islets()
+            x, y, bars = self._answers()
+            few = self.rng.permutation(len(x))
+            point = put_up(follower.traces, follower.faces, x[few[:4000]], y[few[:4000]], bars[few[:4000]])
+            rows = few[: int(ROWS * len(point.flat()) / y.shape[1])]
+            traces, prior = follower.traces, replace(follower.traces, covariance=follower.alone())
+            known, misses = int(traces.known.sum()), np.zeros(0)
+            for _ in range(2):
+                traces, point = fit_jointly(prior, point, x[rows], y[rows], bars[rows])
+                misses = np.max(np.abs(point(x) - y), axis=1) / bars
+                if np.median(misses) > BEYOND:  # something is wrong that no fit mends
+                    break
+                gross = misses > 100 if np.mean(misses > BEYOND) > CORNERS else np.zeros(len(x), dtype=bool)
+                rows = np.union1d(rows, np.argsort(-np.where(gross, 0.0, misses))[: len(rows) // 2])
+            if np.mean(misses > BEYOND) < CORNERS:
+                self._roughen_locally(np.abs(point(x) - y), bars)
+                bars = self._answers()[2]
+                misses = np.max(np.abs(point(x) - y), axis=1) / bars
+            typical, wrong = np.sqrt(np.mean(np.minimum(misses, BEYOND) ** 2)), np.mean(misses > BEYOND)
+            self.say(f"  joint fit {turn}: {known} weights, typical miss {typical:.2f}, wrong {wrong:.4f}")
+            turn += 1
+            if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
+                return point
+            far = np.flatnonzero(misses > BEYOND)
+            if wrong < CORNERS:
+                corners = cross_corners(traces, point, x[far], y[far] - point(x[far]), bars[far])
+                self.say(f"  {corners} weights from corners")
+            follower.settle(traces)
+            self.planes = traces.planes
+            with self.inquiry.meter.stage("second layer"):
+                follower.follow(self.open_kinks())
+            if int(follower.traces.known.sum()) == known:
+                return point
+
+    def sharpen(self, max_passes: int = 5) -> None:
+        """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""
+        rows = np.zeros(0, dtype=int)
+        for turn in range(max_passes):
+            assert self.network is not None
+            x, y, bars = self._answers()
+            misses = self._misses(self.network, x, y, bars)
+            self.wrong = float(np.mean(misses > BEYOND))
+            if (self.wrong == 0 and (turn or not self.inquiry.coarse)) or clock.now() > self.deadline:
+                return
+            if turn < 2:
+                rows = self._choose_rows(misses, y.shape[1], turn + (self.wrong < 0.1))
+            else:  # what the last fit did not see and misses
+                rows = np.union1d(rows, np.argsort(-misses)[: max(20, len(rows) // 8)])
+            result = refit(self.network, x[rows], y[rows], bars[rows], deadline=self.deadline)
+            misses = self._misses(result.network, x, y, bars)
+            wrong = float(np.mean(misses > BEYOND))
+            self.say(
+                f"    refit {len(rows)} rows rms {result.rms:.1e} steps {result.num_steps} wrong {wrong:.4f}"
+            )
+            if wrong > self.wrong and turn != 1:
+                return
+            worth = wrong < 0.9 * self.wrong or wrong == 0
+            self.network, self.wrong = result.network, wrong
+            if wrong < 0.1 and ORDINARY < result.rms < 2.5:  # the answers are rougher than they seemed
+                self._roughen(result.rms / ORDINARY)
+            if not worth or wrong > 0.6:
+                return
+
+    def _roughen(self, factor: float) -> None:
+        factor = min(factor, 4 / self.roughness)
+        self.roughness *= factor
+        inquiry = self.inquiry
+        self.inquiry = replace(inquiry, relative=inquiry.relative * factor, noise=inquiry.noise * factor)
+
+    def _roughen_locally(self, errors: np.ndarray, bars: np.ndarray) -> None:
+        """Error bars from what a good fit leaves, (points, k): a factor, and more where they are small."""
+        order = np.argsort(bars)
+        parts = order[: len(order) // 5], order[len(order) // 2 :]
+        low, high = (
+            np.sqrt(np.mean(np.minimum(errors[p] / bars[p, None], BEYOND) ** 2)) / ORDINARY for p in parts
+        )
+        factor = float(np.clip(high, 1.0, 4 / self.roughness))
+        self.roughness *= factor
+        more = float(np.median(bars[parts[0]])) * max(0.0, float(low) - factor)
+        old = self.inquiry
+        self.inquiry = replace(old, relative=old.relative * factor, noise=old.noise * factor + more)
+
+    def _choose_rows(self, misses: np.ndarray, num_outputs: int, turn: int) -> np.ndarray:
+        """Rows for a fit: more of them the later, a third of them the worst so far."""
+        assert self.network is not None
+        size = self.network.num_parameters
+        count = int(np.clip(FLOPS / size**2, 4 * size, 8 * size)) * 6**turn
+        if size <= DENSE:  # as many as exact steps can take
+            count = min(count, int(max(WORK / size**2, 4 * size)))
+        count = count // num_outputs + 50
+        if len(misses) <= count:
+            return np.arange(len(misses))
+        worst = np.argsort(-misses)[: count // 3] if self.wrong < 0.5 else np.zeros(0, dtype=int)
+        return np.union1d(self.rng.permutation(len(misses))[: count - len(worst)], worst)
+
+    def _answers(self):
+        x, y = self.inquiry.meter.transcript()
+        return x, y, self.inquiry.bars(x, y)
+
+    @staticmethod
+    def _misses(network: Network, x, y, bars) -> np.ndarray:
+        """Deviations in error bars, the rounding of the network's own sums among them."""
+        return np.max(np.abs(network(x) - y), axis=1) / (bars + evaluation_error(network, x))
+
+    def error_bars(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Of answers against the network found."""
+        assert self.network is not None
+        return self.inquiry.bars(x, y) + evaluation_error(self.network, x)

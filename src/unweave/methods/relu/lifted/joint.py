@@ -1,0 +1,147 @@
+"""All planes and traced units at once, by weighted least squares on answers with error bars.
+
+Kinks, crossings and places say what each plane and unit is, with a covariance; the answers say it better, but leave
+directions open. So every step is least squares in units of those covariances, which bound it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.linalg
+
+from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum
+from unweave.methods.relu.lifted.traces import Traces
+
+CHUNK = 3_000_000
+"""Numbers of a Jacobian held at a time."""
+LOOSE = 3.0
+"""By how much covariances are taken to be larger than they say: they may rest on a misread kink."""
+PULLED, LOOSER = 2.0, 10.0
+"""Where the answers pull farther than this many of them, they are larger still, by this factor."""
+LEAST_TURN = 1e-4
+"""Outputs of a unit may at least change by this."""
+FAR = 6.0
+"""Deviations in error bars from which on an answer counts less."""
+ENOUGH = 0.98
+"""A step that leaves more than this share of the cost is the last."""
+
+
+def fit_jointly(
+    traces: Traces, start: RidgeSum, x: np.ndarray, y: np.ndarray, bars: np.ndarray, *, max_steps: int = 12
+) -> tuple[Traces, RidgeSum]:
+    """The traces over better planes and the sum they are part of, fitted to answers ``y`` (points, k) at ``x``."""
+    x, bars = np.hstack([x, np.ones((len(x), 1))]), bars[:, None]
+    roots = [LOOSE * _root(c) for c in (*traces.covariance, *traces.planes.covariances)]
+    roots += [LOOSE * max(turn, LEAST_TURN) * np.eye(y.shape[1]) for turn in traces.turn]
+    base, point = start.flat(), start
+    size, held = len(base), len(base) - start.above.size
+    q, prior = np.zeros(size), np.arange(size) < held
+    values, u, z = point.forward(x)
+    residual, inverse, scale = (values - y) / bars, np.zeros((0, 0)), np.ones(size)
+    for _ in range(max_steps):
+        limit = max(FAR, 3 * float(np.median(np.abs(residual))))
+        weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
+        matrix, gradient = np.diag(prior.astype(float)), np.where(prior, q, 0.0)
+        step = max(16, CHUNK // (y.shape[1] * size))
+        for first in range(0, len(x), step):
+            part = slice(first, first + step)
+            j = _turn(point.jacobian(x[part], u[part], z[part]), roots)
+            j *= (weights[part] / bars[part]).reshape(-1, 1)
+            matrix += j.T @ j
+            gradient += j.T @ (weights[part] * residual[part]).ravel()
+        scale = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+        matrix = matrix / scale[:, None] / scale
+        matrix[np.diag_indices(size)] += 1e-11
+        factor = scipy.linalg.cho_factor(matrix, check_finite=False)
+        change = scipy.linalg.cho_solve(factor, gradient / scale, check_finite=False) / scale
+        cost, value = _cost(residual, limit) + float(q[:held] @ q[:held]), np.inf
+        for shorter in (1.0, 0.3, 0.1):
+            trial = q - shorter * change
+            there = start.at(base + _turn(trial[None].copy(), [root.T for root in roots])[0])
+            fresh, *bends = there.forward(x)
+            fresh = (fresh - y) / bars
+            value = _cost(fresh, limit) + float(trial[:held] @ trial[:held])
+            if value < cost:
+                q, point, residual, (u, z) = trial, there, fresh, bends
+                break
+        inverse = factor
+        pulled = _loosen(q, roots)
+        if value > ENOUGH * cost and not pulled:
+            break
+    spread = scipy.linalg.cho_solve(inverse, np.eye(size), check_finite=False) / scale[:, None] / scale
+    rough = max(1.0, float(np.sqrt(np.mean(np.minimum(np.abs(residual), FAR) ** 2))))
+    blocks, first = [], 0
+    for root in roots:
+        part = slice(first, first + len(root))
+        blocks.append(rough**2 * root @ spread[part, part] @ root.T)
+        first += len(root)
+    return _traces(traces, point, blocks), _normalised(point)
+
+
+def _normalised(point: RidgeSum) -> RidgeSum:
+    """The same function, with normals and outputs of length one."""
+    lengths = np.linalg.norm(point.rows[:, :-1], axis=1, keepdims=True)
+    sizes = np.linalg.norm(point.output, axis=1, keepdims=True)
+    above = point.above.copy()
+    above[: len(lengths)] *= lengths
+    return RidgeSum(
+        point.rows / lengths, point.gamma * sizes, point.beta * lengths.T * sizes, point.output / sizes, above
+    )
+
+
+def _traces(traces: Traces, point: RidgeSum, blocks: list[np.ndarray]) -> Traces:
+    """The traces as the fit has them; weights on planes never met are left open as before."""
+    m, n = point.beta.shape
+    lengths = np.linalg.norm(point.rows[:, :-1], axis=1)
+    sizes = np.linalg.norm(point.output, axis=1)
+    point = _normalised(point)
+    covariances = np.array(blocks[m : m + n]) / lengths[:, None, None] ** 2
+    planes = Planes(point.rows[:, :-1], point.rows[:, -1], covariances, traces.planes.shares)
+    beyond = np.where(traces.known, 0.0, point.beta)
+    covariance = np.array(blocks[:m]) * sizes[:, None, None] ** 2
+    errors = np.sqrt(np.maximum(np.einsum("jpp->jp", covariance)[:, -n:], 0.0))
+    return replace(
+        traces,
+        planes=planes,
+        gamma=point.gamma + (beyond * traces.sides) @ point.rows,
+        beta=point.beta - beyond,
+        output=point.output,
+        covariance=covariance,
+        beta_error=np.where(traces.known, errors, np.inf),
+        turn=np.sqrt([np.trace(block) for block in blocks[m + n :]]) / sizes,
+        known=traces.known.copy(),
+    )
+
+
+def _turn(rows: np.ndarray, roots: list[np.ndarray]) -> np.ndarray:
+    """Derivatives by parameters as those by their standard units, in place; with roots transposed the units' own."""
+    start = 0
+    for root in roots:
+        part = slice(start, start + len(root))
+        rows[:, part] = rows[:, part] @ root
+        start += len(root)
+    return rows
+
+
+def _loosen(q: np.ndarray, roots: list[np.ndarray]) -> bool:
+    """Whether the answers pull some of the planes or units from what was known of them; that is then trusted less."""
+    start, pulled = 0, False
+    for number, root in enumerate(roots):
+        part = slice(start, start + len(root))
+        if np.max(np.abs(q[part])) > PULLED:
+            roots[number], q[part], pulled = LOOSER * root, q[part] / LOOSER, True
+        start += len(root)
+    return pulled
+
+
+def _cost(residual: np.ndarray, limit: float) -> float:
+    squares = residual**2 / limit**2
+    return limit**2 * float(np.sum(np.where(squares > 1, 1 + np.log(np.maximum(squares, 1.0)), squares)))
+
+
+def _root(covariance: np.ndarray) -> np.ndarray:
+    values, vectors = np.linalg.eigh(covariance)
+    return vectors * np.sqrt(np.maximum(values, 0.0))

@@ -1,0 +1,62 @@
+"""One hidden layer on top of independent rows, from second differences."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import unweave
+from truth import random_network
+from unweave.core import activations as act
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.far_field import curvature
+from unweave.methods.far_field.curvature import read_rows
+from unweave.methods.far_field.sight import Sight
+from unweave.models.resolve import resolve
+
+
+def plain_network(sizes: tuple[int, ...], seed: int) -> Network:
+    """As torch initialises layers: uniform weights and biases up to one over the root of the inputs."""
+    rng = np.random.default_rng(seed)
+    bounds = [1 / np.sqrt(n) for n in sizes[:-1]]
+    weights = [rng.uniform(-b, b, (m, n)) for b, m, n in zip(bounds, sizes[1:], sizes, strict=False)]
+    biases = [rng.uniform(-b, b, m) for b, m in zip(bounds, sizes[1:], strict=True)]
+    return Network(weights, biases, ["tanh"] * (len(sizes) - 2) + ["identity"])
+
+
+@pytest.mark.parametrize("sizes", [(40, 40, 15, 1), (50, 36, 12, 3)])
+def test_rows_are_read_with_the_first_layer_known_up_to_shifts(sizes, monkeypatch):
+    network, rng = plain_network(sizes, 1), np.random.default_rng(2)
+    biases = network.biases[0] + 0.1 * rng.standard_normal(sizes[1])
+    monkeypatch.setattr(curvature, "place_units", lambda sight, layer: (network.weights[0], biases))
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    rows = read_rows(sight, None)
+    assert rows is not None
+    assert rows.shape == (sizes[2], sizes[1])
+    truth = network.weights[1] / np.linalg.norm(network.weights[1], axis=1, keepdims=True)
+    assert np.min(np.max(np.abs(truth @ rows.T), axis=1)) > 0.995
+
+
+def test_a_layer_as_wide_as_the_first_does_not_show(monkeypatch):
+    network = random_network((20, 20, 30, 1), "tanh", 1)
+    monkeypatch.setattr(
+        curvature, "place_units", lambda sight, layer: (network.weights[0], network.biases[0])
+    )
+    rng = np.random.default_rng(2)
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    assert read_rows(sight, None) is None
+
+
+def test_many_units_under_few():
+    network = plain_network((80, 64, 20, 2), 3)
+    found = unweave.identify(network, method="far-field", time_limit=60)
+    assert found.identified, found.reason
+    assert found.ledger.by_stage["curvature"] > 0
+    assert found.ledger.total < 3 * network.num_parameters
+    assert unweave.compare(network, found.network).max_relative_error < 1e-7
