@@ -177,7 +177,7 @@ class ReluLayers:
             wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects, num_lines)
             # points that contradict it, and no kink at which they begin to: what is known is not known well enough
             if late and not inquiry.window and (not wrong or len(kinks) <= 1):
-                late, stack = False, stack.refined(inquiry)
+                late, stack = False, stack.refined(inquiry, rng)
                 wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
             if not wrong:
                 return stack.finding(0.0)

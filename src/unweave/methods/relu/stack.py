@@ -15,7 +15,7 @@ from unweave.algebra.signs import SignSolution, solve_signs
 from unweave.core.network import Network
 from unweave.methods.base import Finding
 from unweave.methods.relu.preactivation import PreActivation
-from unweave.methods.relu.refine import refine_network
+from unweave.methods.relu.refine import is_large, refine_network, refine_spread
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.planes import Planes
 
@@ -46,10 +46,13 @@ class Stack:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return self.network(x)
 
-    def refined(self, inquiry: Inquiry) -> Stack:
-        """After least squares in every parameter on the questions asked so far."""
-        x, answers = inquiry.meter.transcript()
-        network = refine_network(self.network, x, answers, inquiry.bars(x, answers))
+    def refined(self, inquiry: Inquiry, rng: np.random.Generator) -> Stack:
+        """After least squares in every parameter, on the questions asked so far or, if it is large, on fresh ones."""
+        if is_large(self.network):
+            network = refine_spread(self.network, inquiry, rng)
+        else:
+            x, answers = inquiry.meter.transcript()
+            network = refine_network(self.network, x, answers, inquiry.bars(x, answers))
         return replace(self, network=network, accuracy=_least_error(inquiry, network))
 
     def error(self, x: np.ndarray) -> np.ndarray:
@@ -136,7 +139,7 @@ def fit_stack(
         for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
     )
     accuracy = _least_error(inquiry, network)
-    if refine:
+    if refine and not is_large(network):
         network = refine_network(network, *everything)
     else:
         misses = np.max(np.abs(network(x) - answers), axis=1) / (1 + np.linalg.norm(x, axis=1))
