@@ -6,7 +6,7 @@ import json
 import tempfile
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from hostile_models import Case, Draw, random_net, some_domain
 
 from unweave.core.network import Network
 from unweave.formats.write import export
+from unweave.models.server import QuietHandler
 
 MISBEHAVIOUR = (
     "in place",
@@ -97,7 +98,7 @@ class Served(ThreadingHTTPServer):
         self.server_close()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: Served
 
     def do_POST(self) -> None:
@@ -133,25 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", "0.05")
         if kind == "elsewhere":
             self.send_header("Location", "http://elsewhere.invalid/")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
-
-    def handle(self) -> None:
-        try:
-            BaseHTTPRequestHandler.handle(self)
-        except (ConnectionError, ValueError):
-            self.close_connection = True
-
-    def finish(self) -> None:
-        try:
-            BaseHTTPRequestHandler.finish(self)
-        except (ConnectionError, ValueError):
-            self.close_connection = True
+        self.send_body(body)
 
 
 def served(rng: Draw) -> Case:

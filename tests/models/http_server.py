@@ -9,10 +9,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import numpy as np
+
+from unweave.models.server import QuietHandler
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -51,7 +53,7 @@ class ModelServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: ModelServer
 
@@ -148,29 +150,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Retry-After", self.server.retry_after)
         if status in (301, 307):
             self.send_header("Location", "http://elsewhere.invalid/model?key=hunter2")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged."""
+        self.send_body(content)
 
     def setup(self) -> None:
-        BaseHTTPRequestHandler.setup(self)
+        QuietHandler.setup(self)
         self.server.connections.append(self.connection)
-
-    def handle(self) -> None:
-        try:
-            BaseHTTPRequestHandler.handle(self)
-        except (ConnectionError, ValueError):
-            self.close_connection = True
-
-    def finish(self) -> None:
-        try:
-            BaseHTTPRequestHandler.finish(self)
-        except (ConnectionError, ValueError):
-            self.close_connection = True
 
 
 @contextmanager

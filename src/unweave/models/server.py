@@ -69,7 +69,33 @@ class ModelServer(ThreadingHTTPServer):
         return {"model_name": self.name, "outputs": [output]}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class QuietHandler(BaseHTTPRequestHandler):
+    """Logs nothing, and takes it calmly that a client hangs up."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: the command shows how much was answered."""
+
+    def handle(self) -> None:
+        try:
+            BaseHTTPRequestHandler.handle(self)
+        except (ConnectionError, ValueError):
+            self.close_connection = True
+
+    def finish(self) -> None:
+        try:
+            BaseHTTPRequestHandler.finish(self)
+        except (ConnectionError, ValueError):
+            self.close_connection = True
+
+    def send_body(self, content: bytes) -> None:
+        """The rest of an answer whose status and other headers are written: JSON, or what passes for it."""
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     server_version = f"unweave/{__version__}"
     server: ModelServer
@@ -102,16 +128,9 @@ class _Handler(BaseHTTPRequestHandler):
             return
         self._send(200, answer)
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: the command shows how much was answered."""
-
     def _send(self, status: int, body: dict[str, Any]) -> None:
-        content = json.dumps(body).encode()
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
+        self.send_body(json.dumps(body).encode())
 
 
 @contextmanager

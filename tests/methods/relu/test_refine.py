@@ -1,9 +1,9 @@
 """The last digits of a network too large for a factor of all its parameters."""
 
 import numpy as np
-from truth import random_network
 
 import unweave
+from truth import random_network
 from unweave import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
