@@ -5,7 +5,7 @@ whose pre-activation is a sum of ridges over these planes: its weights are read 
 where its zero set crosses a plane. The output layer is then linear in what is known, and the orientation of the
 second layer follows from signs as in one hidden layer. Assumes exact answers; widths need not be known; a weight
 whose plane the unit's zero set never crosses on the active side cannot be observed and is named. Of a deeper network
-the first hidden layer is returned, open above (``relu_open``).
+the first hidden layer is returned, open above (``open``).
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu.open import describe_planes
 from unweave.methods.relu.open_weights import complete_from_answers
-from unweave.methods.relu.preactivation import (
-    PreActivation,
-    absorb,
-    complete_weights,
-    explains,
-    read_active_weights,
-    start_unit,
+from unweave.methods.relu.preactivation import read_active_weights
+from unweave.methods.relu.second_layer import (
+    SecondLayer,
+    add_units,
+    complete_units,
+    independent,
+    mostly_complete,
+    trace_units,
 )
 from unweave.methods.relu.stack import Stack, fit_stack, orient_first_layer
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
@@ -40,8 +41,6 @@ from unweave.probes.lines import draw_lines, line_through
 from unweave.probes.planes import Planes, measure_planes
 
 UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
-
-
 LARGE = 2500
 """Weights of both hidden layers beyond which a stack is refined once only; with windows their reader does that."""
 PILOTS, MOST_FAILED = 8, 1
@@ -130,11 +129,11 @@ class ReluLayers:
         planes, kinks = first.planes, first.deeper
         few = kinks.take(np.argsort(kinks.errors)[:PILOTS])
         with inquiry.meter.stage("second layer"):
-            if _independent(planes):
+            if independent(planes):
                 units, orientation = read_active_weights(planes, few, [], np.zeros(len(planes)))
                 measure_crossings(inquiry, planes, units, rng)
             else:
-                units = self._trace_units(inquiry, planes, few, [], rng)
+                units = trace_units(inquiry, planes, few, [], rng)
                 orientation = orient_first_layer(planes, units)
         found, predicted, _ = audit(units, planes, first.lines, first.kinks)
         sound = [
@@ -155,8 +154,8 @@ class ReluLayers:
     ) -> Finding:
         if second is None:
             second = SecondLayer([], np.zeros(len(first.planes)))
-        second = self._add_units(inquiry, first, first.deeper, second, rng)
-        if not second.units or not _mostly_complete(second.units):
+        second = add_units(inquiry, first, first.deeper, second, rng)
+        if not second.units or not mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         count = len(first.planes) * (inquiry.input_size + len(second.units))
         # least squares in every parameter is dear: once, at the end, if it can be avoided
@@ -164,10 +163,10 @@ class ReluLayers:
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         wrong, num_hopeless, most = 1.0, 0, 0
         for number in range(self.max_rounds):
-            if clock.now() > deadline or not _mostly_complete(second.units) or num_hopeless == 2:
+            if clock.now() > deadline or not mostly_complete(second.units) or num_hopeless == 2:
                 break
             num_open, second = second.num_open, second.traced()
-            second = self._complete_units(inquiry, first.planes, second, rng)
+            second = complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
             if num_open:  # one weight open spoils every answer of the stack
@@ -183,83 +182,9 @@ class ReluLayers:
                 return stack.finding(0.0)
             stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
             num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
-            second = self._add_units(inquiry, first, kinks, second, rng)
+            second = add_units(inquiry, first, kinks, second, rng)
             stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         return stack.finding(wrong)
-
-    def _add_units(
-        self,
-        inquiry: Inquiry,
-        first: FirstLayer,
-        kinks: Planes,
-        second: SecondLayer,
-        rng: np.random.Generator,
-    ) -> SecondLayer:
-        """The second layer with the units behind ``kinks`` added, less those that do not show where they should."""
-        planes, units, orientation = first.planes, second.units, second.orientation
-        for _ in range(3):
-            open_kinks = [
-                i
-                for i in range(len(kinks))
-                if not any(absorb(unit, planes, kinks.take([i])) for unit in units)
-            ]
-            kinks = kinks.take(open_kinks)
-            with inquiry.meter.stage("second layer"):
-                if _independent(planes):
-                    units, orientation = read_active_weights(planes, kinks, units, orientation)
-                    measure_crossings(inquiry, planes, units, rng)
-                else:
-                    units = self._trace_units(inquiry, planes, kinks, units, rng)
-                    orientation = orient_first_layer(planes, units)
-            orientation = np.where(orientation == 0, orient_first_layer(planes, units), orientation)
-            for unit in units:
-                complete_weights(unit, planes, orientation)
-            units = _distinct(units, planes)
-            found, predicted, left = audit(units, planes, first.lines, first.kinks)
-            units = [u for i, u in enumerate(units) if 3 * found[i] >= 2 * predicted[i]]
-            if not any(len(k.positions) for k in left) or not _mostly_complete(units):
-                break
-            with inquiry.meter.stage("second layer"):
-                kinks, _ = measure_planes(inquiry, first.lines, left, rng)
-        return SecondLayer(units, orientation)
-
-    def _complete_units(
-        self, inquiry: Inquiry, planes: Planes, second: SecondLayer, rng: np.random.Generator
-    ) -> SecondLayer:
-        """Look for the open weights of the last few units at many more places, now that the others are known."""
-        units = sorted(second.units, key=lambda unit: not unit.known.all())
-        num_complete = sum(bool(unit.known.all()) for unit in units)
-        if 0 < len(units) - num_complete <= max(3, len(units) // 8):
-            with inquiry.meter.stage("second layer"):
-                measure_crossings(inquiry, planes, units, rng, start=num_complete, num_chains=480)
-            for unit in units[num_complete:]:
-                complete_weights(unit, planes, second.orientation)
-        return SecondLayer(units, second.orientation)
-
-    def _trace_units(
-        self,
-        inquiry: Inquiry,
-        planes: Planes,
-        kinks: Planes,
-        units: list[PreActivation],
-        rng: np.random.Generator,
-    ) -> list[PreActivation]:
-        """One unit after the other from the kinks that those before do not explain."""
-        num_before, num_incomplete = len(units), 0
-        for i in np.argsort(kinks.errors):
-            kink = kinks.take([i])
-            if any(explains(unit, planes, kink) or absorb(unit, planes, kink) for unit in units):
-                continue
-            units = [*units, start_unit(planes, kink)]
-            measure_crossings(inquiry, planes, units, rng, start=len(units) - 1)
-            num_incomplete += not units[-1].known.all()
-            if (
-                num_incomplete > 3 + len(units) // 2
-            ):  # zero sets that are no ridge sums: units of a third layer
-                break
-        if 0 < num_incomplete <= 3:
-            measure_crossings(inquiry, planes, units, rng, start=num_before)
-        return units
 
     def _look_for_more(
         self,
@@ -325,27 +250,6 @@ class TwoLayers:
     """Whether units seen above the first layer are no second-layer units."""
 
 
-@dataclass(frozen=True)
-class SecondLayer:
-    """Second-layer units and the orientation of the first layer, 0 where it is not known."""
-
-    units: list[PreActivation]
-    orientation: np.ndarray
-
-    @property
-    def num_open(self) -> int:
-        """Weights that are not known."""
-        return sum(int(np.sum(~unit.known)) for unit in self.units)
-
-    def traced(self) -> SecondLayer:
-        """Without the units of which most weights are open: a kink was taken for one of them."""
-        return SecondLayer([unit for unit in self.units if unit.known.mean() >= 0.5], self.orientation)
-
-    def complete(self) -> SecondLayer:
-        """The units all of whose weights are known."""
-        return SecondLayer([unit for unit in self.units if unit.known.all()], self.orientation)
-
-
 def _spread_points(
     inquiry: Inquiry, first: FirstLayer, orientation: np.ndarray, num_points: int, rng: np.random.Generator
 ) -> np.ndarray:
@@ -366,31 +270,3 @@ def _spread_points(
     sides = np.where(orientation == 0, 1.0, orientation)
     x[third : 2 * third] = (scale * arguments * sides - planes.offsets) @ np.linalg.pinv(planes.normals).T
     return x
-
-
-def _mostly_complete(units: list[PreActivation]) -> bool:
-    """Whether most units have all their weights; zero sets of a third layer are no ridge sums and stay incomplete."""
-    return sum(bool(unit.known.all()) for unit in units) >= len(units) / 2
-
-
-def _independent(planes: Planes) -> bool:
-    """Whether coefficients in the planes' normals are unique and well-conditioned."""
-    if len(planes) > planes.normals.shape[1]:
-        return False
-    return bool(np.linalg.cond(planes.normals) < 1e4)
-
-
-def _distinct(units: list[PreActivation], planes: Planes) -> list[PreActivation]:
-    """Units that turned out to be the same once more of their weights were known, once each."""
-    kept: list[PreActivation] = []
-    for unit in sorted(units, key=lambda u: -int(u.known.sum())):
-        kink = Planes(
-            unit.gradient[None] / np.linalg.norm(unit.gradient),
-            np.zeros(1),
-            np.linalg.norm(unit.gradient) * unit.output[None],
-            np.zeros(1),
-            unit.point[None],
-        )
-        if not any(explains(other, planes, kink) for other in kept):
-            kept.append(unit)
-    return kept
