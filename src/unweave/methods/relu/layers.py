@@ -23,6 +23,7 @@ from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Tra
 from unweave.methods.relu.audit import audit, known_breaks
 from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
+from unweave.methods.relu.left_over import find_left_over
 from unweave.methods.relu.open import describe_planes
 from unweave.methods.relu.open_weights import complete_from_answers
 from unweave.methods.relu.preactivation import read_active_weights
@@ -180,6 +181,11 @@ class ReluLayers:
                 wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
             if not wrong:
                 return stack.finding(0.0)
+            left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
+            if left_over:
+                second = SecondLayer([*complete.units, *left_over], second.orientation)
+                stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
+                continue
             stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
             num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
             second = add_units(inquiry, first, kinks, second, rng)

@@ -21,6 +21,8 @@ OUTLIER = 1e3
 
 EACH = 2.0
 """Answers a parameter, from all over the domain, for a large network."""
+MANY_OUTPUTS = 4
+"""Outputs from which on these are half a question a parameter or less."""
 SPREADS = (1.0, 3.0, 10.0)
 """Sizes of these points in an unbounded domain, in units of the least at which units of all layers change side."""
 LADDER = 2.0 ** np.arange(-4, 20)
@@ -32,6 +34,11 @@ OFTEN, MOSTLY = 0.05, 0.9
 def is_large(network: Network) -> bool:
     """Whether no factor of all parameters is to be had."""
     return network.num_parameters > MOST_COUPLED
+
+
+def wants_spread(network: Network) -> bool:
+    """Whether points all over are needed, or few beside what the network has cost."""
+    return is_large(network) or network.output_size >= MANY_OUTPUTS
 
 
 def refine_spread(network: Network, inquiry: Inquiry, rng: np.random.Generator) -> Network:

@@ -15,7 +15,7 @@ from unweave.algebra.signs import SignSolution, solve_signs
 from unweave.core.network import Network
 from unweave.methods.base import Finding
 from unweave.methods.relu.preactivation import PreActivation
-from unweave.methods.relu.refine import is_large, refine_network, refine_spread
+from unweave.methods.relu.refine import is_large, refine_network, refine_spread, wants_spread
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.planes import Planes
 
@@ -47,8 +47,8 @@ class Stack:
         return self.network(x)
 
     def refined(self, inquiry: Inquiry, rng: np.random.Generator) -> Stack:
-        """After least squares in every parameter, on the questions asked so far or, if it is large, on fresh ones."""
-        if is_large(self.network):
+        """After least squares in every parameter, on the questions asked so far or on fresh ones."""
+        if wants_spread(self.network):
             network = refine_spread(self.network, inquiry, rng)
         else:
             x, answers = inquiry.meter.transcript()

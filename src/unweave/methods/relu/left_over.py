@@ -1,0 +1,163 @@
+"""Second-layer units that lines have not shown whole, from what the other units leave over of the answers.
+
+With the first layer known and oriented, and all second-layer units but a few, the answers less the network of those
+few are ``sum_l c_l relu(B_l . h + b_l)`` over the units that are missing, h the first layer's features. Where one of
+them alone is on, this is c_l times an affine function of h: points with the same direction c_l give its row by linear
+least squares. Answers already paid for mostly do; where they leave a weight open, points close to them are asked.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.methods.relu.preactivation import PreActivation
+from unweave.methods.relu.stack import Stack
+from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.probes.planes import Planes
+
+MOST_UNITS = 4
+MOST_WRONG = 0.5
+"""Share of the answers that the missing units may spoil."""
+PARALLEL = 1e-4
+"""Directions of what is left within this of each other are of one unit."""
+FITS = 1e-5
+"""Relative miss below which an answer is explained by a unit."""
+MOSTLY, HARDLY = 0.95, 0.02
+"""Share of its own points that a unit must explain, and of the others that it may spoil."""
+REGULAR = 1e-7
+"""Least singular value, relative to the largest, of a fit that shows every weight."""
+MORE = 6
+"""Points asked for every weight of a unit of which some do not show."""
+
+
+def find_left_over(
+    inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack, rng: np.random.Generator
+) -> list[PreActivation]:
+    """The units missing from ``stack``, each complete; as many as the answers show one by one."""
+    if not orientation.all():
+        return []
+    remains = _Remains(inquiry, planes, orientation, stack)
+    found: list[PreActivation] = []
+    for _ in range(MOST_UNITS):
+        direction = remains.commonest_direction(rng)
+        if direction is None:
+            break
+        row = remains.fit(direction)
+        if row is None:
+            remains.ask_beside(direction, rng)
+            row = remains.fit(direction)
+        unit = None if row is None else remains.take_away(direction, row)
+        if unit is None:
+            break
+        found.append(unit)
+    return found
+
+
+class _Remains:
+    """What is left of the answers, and the first layer's features there."""
+
+    def __init__(self, inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack):
+        self.inquiry, self.planes, self.stack = inquiry, planes, stack
+        self.rows, self.offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
+        self._look(*inquiry.meter.transcript())
+
+    def _look(self, x: np.ndarray, answers: np.ndarray) -> None:
+        self.x, self.left = x, answers - self.stack(x)
+        self.features = np.hstack([np.maximum(x @ self.rows.T + self.offsets, 0.0), np.ones((len(x), 1))])
+        self.bars = SAFETY * (self.inquiry.bars(x, answers) + self.stack.error(x))
+
+    @property
+    def sizes(self) -> np.ndarray:
+        return np.linalg.norm(self.left, axis=1)
+
+    def commonest_direction(self, rng: np.random.Generator) -> np.ndarray | None:
+        """The direction of what is left at most points that are wrong; none where too few or too many are."""
+        sizes = self.sizes
+        wrong = np.flatnonzero(sizes > self.bars / FITS)
+        if len(wrong) < self.features.shape[1] or np.mean(sizes > self.bars) > MOST_WRONG:
+            return None
+        directions = self.left[wrong] / sizes[wrong, None]
+        some = directions[rng.choice(len(wrong), size=min(len(wrong), 400), replace=False)]
+        near = np.linalg.norm(some[:, None] - some[None], axis=2) < PARALLEL
+        best = np.mean(some[near[int(np.argmax(near.sum(axis=1)))]], axis=0)
+        return best / np.linalg.norm(best)
+
+    def _of(self, direction: np.ndarray) -> np.ndarray:
+        """Where the unit of this direction alone is on."""
+        sizes = self.sizes
+        along = self.left @ direction
+        aside = np.linalg.norm(self.left - along[:, None] * direction, axis=1)
+        return np.flatnonzero((sizes > self.bars) & (along > 0) & (aside < PARALLEL * along + self.bars))
+
+    def fit(self, direction: np.ndarray) -> np.ndarray | None:
+        """Weights and bias of the unit, in units of ``direction``; None where its points leave one open or disagree."""
+        mine = self._of(direction)
+        heights = self.left[mine] @ direction
+        weights = 1 / np.maximum(FITS * heights, self.bars[mine])
+        kept = np.ones(len(mine), dtype=bool)
+        for _ in range(8):
+            if kept.sum() < self.features.shape[1] + 10:
+                return None
+            design = self.features[mine[kept]] * weights[kept, None]
+            columns = np.linalg.norm(design, axis=0)
+            if not columns.all():
+                return None
+            u, s, vt = np.linalg.svd(design / columns, full_matrices=False)
+            if s[-1] < REGULAR * s[0]:
+                return None
+            row = (vt.T @ ((u.T @ (weights * heights)[kept]) / s)) / columns
+            misses = np.abs(self.features[mine] @ row - heights) * weights
+            sound = misses <= max(3 * float(np.median(misses)), 1.0)
+            if np.array_equal(sound, kept):
+                break
+            kept = sound
+        return row if sound.mean() >= MOSTLY else None
+
+    def ask_beside(self, direction: np.ndarray, rng: np.random.Generator) -> None:
+        """Answers around the points where the unit is on, at every distance."""
+        mine, num_points = self._of(direction), MORE * self.features.shape[1]
+        if not len(mine):
+            return
+        base = self.x[rng.choice(mine, size=num_points)]
+        reach = np.exp(rng.uniform(np.log(1e-2), np.log(3.0), size=(num_points, 1)))
+        aside = reach * (1 + np.linalg.norm(base, axis=1, keepdims=True)) / np.sqrt(base.shape[1])
+        points = self.inquiry.meter.domain.nearest(base + aside * rng.standard_normal(base.shape))
+        with self.inquiry.meter.stage("second layer"):
+            self.inquiry.meter.ask(points)
+        taken = len(self.x)
+        x, answers = self.inquiry.meter.transcript()
+        known = self.left
+        self._look(x, answers)
+        self.left[:taken] = known
+
+    def take_away(self, direction: np.ndarray, row: np.ndarray) -> PreActivation | None:
+        """The unit, whose part what is left then lacks; None where it contradicts answers."""
+        mine, arguments = self._of(direction), self.features @ row
+        after = self.left - np.maximum(arguments, 0.0)[:, None] * direction
+        allowed = np.maximum(self.bars, FITS * self.sizes)
+        was_right, is_wrong = self.sizes <= self.bars, np.linalg.norm(after, axis=1) > allowed
+        if is_wrong[mine].mean() > 1 - MOSTLY or is_wrong[was_right].mean() > HARDLY:
+            return None
+        off = np.flatnonzero(arguments < 0)
+        point = self._border(row, self.x[mine[0]], self.x[off[0]]) if len(off) else None
+        if point is None:
+            return None
+        self.left = after
+        on = self.rows @ point + self.offsets > 0
+        return PreActivation(
+            point,
+            np.where(on, row[:-1], 0.0) @ self.rows,
+            np.sign(self.planes.normals @ point + self.planes.offsets),
+            row[:-1],
+            np.ones(len(row) - 1, dtype=bool),
+            direction,
+            float(FITS * np.linalg.norm(row)),
+        )
+
+    def _border(self, row: np.ndarray, on: np.ndarray, off: np.ndarray) -> np.ndarray:
+        """A point between the two at which the unit's argument vanishes."""
+        for _ in range(200):
+            middle = (on + off) / 2
+            positive = np.maximum(self.rows @ middle + self.offsets, 0.0) @ row[:-1] + row[-1] > 0
+            on, off = (middle, off) if positive else (on, middle)
+        return (on + off) / 2
