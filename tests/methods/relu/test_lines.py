@@ -223,3 +223,16 @@ def test_a_unit_taken_for_two_side_by_side_is_looked_for_anew(seed):
     assert len(model.planes) == 5
     x = Ball(3.0).sample(200, 6, rng)
     assert np.max(np.abs(model(x) - network(x))) < 1e-9
+
+
+@pytest.mark.parametrize("width", [0.1, 1e-3])
+def test_a_network_that_does_not_bend_in_its_box_is_the_affine_map_it_is_there(width):
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((5, 4)), rng.standard_normal((2, 5))]
+    network = Network(weights, [np.array([3.0, -3, 3, -3, 3]), np.zeros(2)], ["relu", "identity"])
+    domain = Box(-width, width)
+    found = unweave.identify(network, domain=domain, time_limit=10)
+    assert found.identified, found.verdict()
+    assert not found.network.hidden
+    x = domain.sample(100, 4, rng)
+    assert np.max(np.abs(found.network(x) - network(x))) < 1e-12
