@@ -175,10 +175,27 @@ def judge_claim(case: Case, found: unweave.Identification) -> str:
     if not found.network.hidden:
         return "claim" if share else ""  # what is affine in the domain may be called so
     if not case.is_network and share == 0 and case.family in ("look-alike", "rounding"):
-        return "claim"  # the very function, called a network of other units
+        # the very function, called a network of other units: unless it says that such units would not show
+        return MISSED if _apart_as_stated(found, model, x) else "claim"
     if case.truth is not None and (wrong := _other_units(case.truth, found.network)):
         return f"claim ({wrong})"
     return MISSED if share > 0 else ""
+
+
+def _apart_as_stated(
+    found: unweave.Identification, model: Callable[[np.ndarray], Any], x: np.ndarray
+) -> bool:
+    """Whether model and network differ nowhere by more than the verdict leaves to units with rounded-off bends."""
+    assert found.network is not None
+    assert found.certificate is not None
+    bends = found.certificate.check("sharpness of bends")
+    if bends is None or f"{bends.figures['roundest']:.1e}" not in found.verdict():
+        return False
+    w, b = found.network.weights[0], found.network.biases[0]
+    on_planes = [x - np.outer((x @ row + bias) / (row @ row), row) for row, bias in zip(w, b, strict=True)]
+    x = np.concatenate([x, *on_planes])
+    apart = np.abs(found.network(x) - np.asarray(model(x), dtype=float).reshape(len(x), -1))
+    return float(np.max(apart)) <= bends.figures["roundest"]
 
 
 def _other_units(truth: unweave.Network, network: unweave.Network) -> str:

@@ -66,6 +66,14 @@ CASES = [
     Case("100-100-50-10", (100, 100, 50, 10)),
     Case("200-128-64-10", (200, 128, 64, 10)),
     Case("784-64-32-10", (784, 64, 32, 10)),
+    Case("8-12-1, 4 decimals", (8, 12, 1), decimals=4, quick=True),
+    Case("8-12-1, 3 decimals", (8, 12, 1), decimals=3),
+    Case("8-12-1, noise 1e-3", (8, 12, 1), noise=1e-3, quick=True),
+    Case("10-16-1, 4 decimals", (10, 16, 1), decimals=4),
+    Case("10-16-1, 3 decimals", (10, 16, 1), decimals=3),
+    Case("10-16-1, noise 1e-3", (10, 16, 1), noise=1e-3),
+    Case("10-16-8-1, 3 decimals", (10, 16, 8, 1), decimals=3),
+    Case("10-16-8-1, noise 1e-3", (10, 16, 8, 1), noise=1e-3),
 ]
 
 
@@ -186,9 +194,10 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds a trial")
     options = parser.parse_args()
-    for case in CASES:
-        if (options.quick and not case.quick) or options.only not in case.name:
-            continue
+    chosen = [case for case in CASES if options.only in case.name and (case.quick or not options.quick)]
+    if not chosen:
+        parser.error(f"no class has {options.only!r} in its name: {', '.join(case.name for case in CASES)}")
+    for case in chosen:
         trials = 2 if options.quick else options.trials
         run_case(case, range(options.first, options.first + trials), options.limit)
 

@@ -25,8 +25,8 @@ from unweave.students.starts import draw_start
 try:
     from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
     from sklearn.utils.validation import check_is_fitted, validate_data
-except ImportError as error:
-    raise MissingExtra("scikit-learn", "sklearn") from error
+except ImportError as _error:
+    raise MissingExtra("scikit-learn", "sklearn") from _error
 
 FEWEST = 40
 """Rows without which no network is looked for: a tenth of them would judge it."""

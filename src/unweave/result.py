@@ -322,9 +322,11 @@ class Identification:
         return "; ".join(part.rstrip(".; ") for part in parts) or "nothing is known about the model"
 
     def _what_could_hide(self) -> list[str]:
-        """How rare a unit the search for disagreement may have missed, where there was one."""
-        search = None if self.certificate is None else self.certificate.check("search for disagreement")
-        return [search.words] if search is not None and search.needed and search.words else []
+        """How rare a unit the search for disagreement may have missed, and how round a bend rounded answers leave."""
+        if self.certificate is None:
+            return []
+        looked = [self.certificate.check(name) for name in ("search for disagreement", "sharpness of bends")]
+        return [check.words for check in looked if check is not None and check.needed and check.words]
 
 
 def _html_table(head: tuple[str, ...], rows: list[tuple[Any, ...]]) -> str:

@@ -136,3 +136,9 @@ def test_noise_is_not_measured_by_how_far_the_domain_lies():
         time_limit=3.0,
     )
     assert not (found.identified and not found.network.hidden)
+
+
+def test_a_check_that_answers_in_numpy_fails_all_the_same():
+    refused = replace(GOOD, checks=(Check("made by hand", np.bool_(False), reason="it is not so"),))  # type: ignore[arg-type]
+    assert not refused.agrees
+    assert judge(NETWORK, refused, Evidence.QUERIES)[0] is not Outcome.IDENTIFIED

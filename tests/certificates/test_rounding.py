@@ -7,7 +7,8 @@ import pytest
 
 import unweave
 from truth import random_network
-from unweave.certificates.rounding import check_rounding
+from unweave.certificates.bends import roundest_bend
+from unweave.certificates.rounding import BENDS, check_rounding
 from unweave.core.domains import Ball
 from unweave.core.network import Network
 from unweave.evidence.precision import Precision
@@ -76,3 +77,38 @@ def test_one_unit_of_another_kind_is_not_claimed_as_a_wider_network(unit, decima
         model = rounded(lambda x, w=w, b=b, a=a: a * functions[unit](x @ w + b), decimals)
         found = unweave.identify(model, input_size=3, domain=domain, time_limit=5)
         assert not found.identified, found.verdict()
+
+
+def soft_corner(rng: np.random.Generator, size: float, steepness: float):
+    w = rng.standard_normal(3)
+    return lambda x: size * np.logaddexp(0, steepness * (x @ w + 0.2))[:, None] / steepness
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bend_that_may_be_round_is_not_claimed_as_sharp(seed):
+    # the answers take some twenty values: nothing says that what they bend over is a corner
+    model = rounded(soft_corner(np.random.default_rng(seed), 0.1, 400.0), 2)
+    found = unweave.identify(model, input_size=3, time_limit=5)
+    assert not found.identified, found.verdict()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_claim_behind_rounding_says_how_round_its_bends_may_be(seed):
+    clean = soft_corner(np.random.default_rng(seed), 2.0, 400.0)
+    found = unweave.identify(rounded(clean, 2), input_size=3, time_limit=5)
+    assert not found.identified or "would not show" in found.verdict()
+    if found.identified:
+        stated = found.certificate.check(BENDS).figures["roundest"]
+        assert 2.0 * np.log(2) / 400 <= stated < 0.05
+
+
+def test_every_bend_is_bounded_by_the_answer_next_to_it():
+    network = Network(
+        [np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 1.0]])],
+        [np.zeros(2), np.zeros(1)],
+        ["relu", "identity"],
+    )
+    on_both = np.array([[0.0, 5.0], [7.0, 0.0]])
+    assert roundest_bend(network, on_both, np.full((2, 1), 0.01)) == pytest.approx(0.02)
+    beside_one = np.array([[0.4, 5.0], [7.0, 0.0]])
+    assert roundest_bend(network, beside_one, np.full((2, 1), 0.01)) == pytest.approx(0.02 + 3 * 0.2)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import unweave
-from unweave.certificates.structure import check_structure
+from unweave.certificates.structure import check_repeats, check_structure
 from unweave.core.network import Network
 
 
@@ -47,3 +47,25 @@ def test_noisy_rows_of_a_right_network_keep_their_claim():
     found = unweave.learn(x, y, activation="relu", time_limit=60)
     assert found.identified, found.verdict()
     assert any(check.name == "structure of residuals" and check.passed for check in found.certificate.checks)
+
+
+@pytest.mark.parametrize("repeated", [300, 900])
+def test_the_same_inputs_with_other_answers_are_no_noise(repeated):
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((900, 4))
+    y = np.maximum(x @ rng.standard_normal(4) - 0.1, 0)
+    x, y = np.vstack([x, x[:repeated]]), np.append(y, y[:repeated] + 0.1)
+    found = unweave.learn(x, y, time_limit=20)
+    assert not found.identified, found.verdict()
+
+
+def test_repeated_rows_of_one_noisy_model_are_no_fault():
+    rng = np.random.default_rng(3)
+    x = np.repeat(rng.standard_normal((400, 4)), 3, axis=0)
+    y = _network("relu")(x) + 0.05 * rng.standard_normal((1200, 1))
+    (check,) = check_repeats(x, y, 0.05)
+    assert check.passed
+    (check,) = check_repeats(x, y, 0.03)
+    assert not check.passed
+    assert "not those of one model" in check.reason
+    assert check_repeats(x[::3], y[::3], 0.05) == []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -98,3 +100,25 @@ def test_half_precision_is_rounding_and_no_tree(module, kind):
     x = np.concatenate(asked)
     assert np.array_equal(torch.as_tensor(x).to(kind).double().numpy(), x)
     assert np.linalg.norm(x, axis=1).max() <= 3 * 5**0.5
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", bytes(range(200, 256)) * 20])
+def test_what_torch_has_not_written_is_refused_before_torch_is_loaded(content, tmp_path):
+    path = tmp_path / "model.pt"
+    path.write_bytes(content)
+    code = (
+        "import sys, unweave\n"
+        "try:\n    unweave.identify(sys.argv[1])\n"
+        "except unweave.UnweaveError as error:\n    print(error, 'torch' in sys.modules)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    assert "damaged or no file of torch" in told.stdout
+    assert told.stdout.rstrip().endswith("False")
+
+
+def test_a_state_dict_that_was_cut_is_called_damaged(module, tmp_path):
+    torch.save(module.state_dict(), tmp_path / "state.pt")
+    content = (tmp_path / "state.pt").read_bytes()
+    (tmp_path / "state.pt").write_bytes(content[: len(content) // 2])
+    with pytest.raises(InputError, match="damaged"):
+        resolve(tmp_path / "state.pt")

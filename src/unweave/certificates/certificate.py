@@ -64,7 +64,7 @@ class Certificate:
     @property
     def failed(self) -> tuple[Check, ...]:
         """The further checks that were made and not passed."""
-        return tuple(check for check in self.checks if check.passed is False)
+        return tuple(check for check in self.checks if check.passed is not None and not check.passed)
 
     @property
     def agrees(self) -> bool:

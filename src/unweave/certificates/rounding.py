@@ -8,7 +8,8 @@ those it is another function.
 one unit of another kind to a hundredth. So every other activation of the family is fitted from the found network, at
 the same widths, to the answers the network was found from. If one of them keeps to all intervals as well, the answers
 do not say which it is, and nothing is claimed. Nor is anything where single units follow each other: such a chain takes
-the shape of one unit of another kind.
+the shape of one unit of another kind. A bend can always be a little round: how much is stated (``bends``), and where
+that is not small beside the spread of the answers, nothing is claimed either.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from unweave.certificates.alternatives import (
     with_activation,
 )
 from unweave.certificates.base import Check
+from unweave.certificates.bends import roundest_bend
 from unweave.core.network import Network
 from unweave.evidence.precision import Precision
 from unweave.solve.descend import End, Settings
@@ -34,6 +36,10 @@ from unweave.solve.weighted import answer_accuracy
 
 INTERVALS = "answers within their rounding"
 """Name of the check."""
+BENDS = "sharpness of bends"
+"""Name of the check of kinked networks."""
+ROUNDEST = 0.03
+"""A bend that may be rounded off by more than this, relative to the spread of the answers, may be none."""
 DEVIATIONS = 4.0
 MOST_ENTRIES = 2e7
 """Larger Jacobians are not factorised; the leverage is then taken to be the same everywhere."""
@@ -44,7 +50,8 @@ Answers = tuple[np.ndarray, np.ndarray]
 def check_rounding(network: Network, used: Answers, every: Answers, precision: Precision) -> list[Check]:
     """Whether ``network``, found from the answers ``used``, keeps to the interval of every answer, and it alone."""
     used = ordinary(used)
-    beyond = _beyond(network, used, every, precision.step)
+    allowed = _allowed(network, used, every[0], precision.step)
+    beyond = _beyond(network, every, allowed)
     worst = float(np.max(beyond, initial=0.0))
     count = int(np.sum(beyond > 1))
     intervals = Check(
@@ -57,7 +64,31 @@ def check_rounding(network: Network, used: Answers, every: Answers, precision: P
         else f"{count} of {len(every[0]):,} answers lie farther from the network than rounding explains",
         local=True,
     )
-    return [intervals] if count else [intervals, _exclude_others(network, used, every, precision)]
+    if count:
+        return [intervals]
+    others = _exclude_others(network, used, every, precision)
+    if not network.is_piecewise_linear or not network.hidden:
+        return [intervals, others]
+    return [intervals, others, _check_bends(network, every[0], allowed, precision)]
+
+
+def _check_bends(network: Network, x: np.ndarray, allowed: np.ndarray, precision: Precision) -> Check:
+    """How round the bends may be, and whether that leaves them bends."""
+    roundest = roundest_bend(network, x, allowed)
+    passed = roundest <= ROUNDEST * precision.scale
+    kind = network.hidden_activations[0]
+    return Check(
+        BENDS,
+        passed,
+        {"roundest": roundest},
+        f"behind this rounding units that differ from {kind} by less than {roundest:.1e} would not show",
+        ""
+        if passed
+        else f"units whose bends are rounded off by up to {roundest:.1e}, where the answers spread by "
+        f"{precision.scale:.1e}, explain them as well as {kind}: more digits would tell",
+        local=True,
+        needed=True,
+    )
 
 
 def _exclude_others(network: Network, used: Answers, every: Answers, precision: Precision) -> Check:
@@ -71,7 +102,8 @@ def _exclude_others(network: Network, used: Answers, every: Answers, precision: 
         )
         if fit.end is End.TIME:
             return Check(RUNNER_UP, None, needed=True)
-        if np.max(_beyond(fit.network, used, every, precision.step), initial=0.0) <= 1:
+        allowed = _allowed(fit.network, used, every[0], precision.step)
+        if np.max(_beyond(fit.network, every, allowed), initial=0.0) <= 1:
             alike.append(name)
     if (1, 1) in pairwise(network.hidden):  # one unit of one unit bends as a single one of another kind may
         alike.append("single")
@@ -80,13 +112,16 @@ def _exclude_others(network: Network, used: Answers, every: Answers, precision: 
     return describe_runners_up(tried, alike)
 
 
-def _beyond(network: Network, used: Answers, every: Answers, step: float) -> np.ndarray:
-    """How far each answer is from the network, in units of what its rounding and the network's own error allow."""
-    x, y = every
+def _beyond(network: Network, every: Answers, allowed: np.ndarray) -> np.ndarray:
+    """How far each answer is from the network, in units of what is allowed."""
+    return np.max(np.abs(network(every[0]) - every[1]) / allowed, axis=1)
+
+
+def _allowed(network: Network, used: Answers, x: np.ndarray, step: float) -> np.ndarray:
+    """How far answers at ``x`` may be from the network (n, outputs), by their rounding and the network's own error."""
     deviation = step / np.sqrt(12) * np.sqrt(_leverage(network, used[0], x))
     arithmetic = answer_accuracy(network, x, 0.0)  # far out the model's own rounding counts too
-    allowed = 0.5 * step * (1 + 1e-6) + DEVIATIONS * np.hypot(deviation, arithmetic)
-    return np.max(np.abs(network(x) - y) / allowed, axis=1)
+    return 0.5 * step * (1 + 1e-6) + DEVIATIONS * np.hypot(deviation, arithmetic)
 
 
 def _leverage(network: Network, used: np.ndarray, x: np.ndarray) -> np.ndarray:

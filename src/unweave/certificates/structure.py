@@ -5,6 +5,9 @@ residual is zero in every stretch. A network of another activation can have resi
 still err in a pattern, around the bends of its units most of all. Rows are cut into stretches of equal number along
 each first-layer unit; the largest mean, in its own standard errors, is held against what chance allows over all
 stretches, units and outputs. Rows that a fit has seen count too: a fit makes residuals smaller, not patterned.
+
+Inputs that were recorded more than once tell the noise without any network: answers to the same question that lie
+farther apart than the noise explains are of two models, or of one that changed.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from scipy.special import ndtri
 from unweave.certificates.base import Check
 from unweave.core.network import Network
 
-STRUCTURE = "structure of residuals"
+STRUCTURE, REPEATS = "structure of residuals", "answers to the same inputs"
 CHANCE = 1e-4
 """How often pure noise may fail the check."""
 NUM_STRETCHES = 16
@@ -43,3 +46,21 @@ def check_structure(network: Network, x: np.ndarray, y: np.ndarray, noise: float
     passed = largest <= allowed
     reason = "" if passed else f"{words}: the residuals have structure, the units may be of another kind"
     return [Check(STRUCTURE, passed, {"largest": largest, "allowed": allowed}, words, reason)]
+
+
+def check_repeats(x: np.ndarray, y: np.ndarray, noise: float) -> list[Check]:
+    """Whether answers to inputs that occur more than once differ by no more than noise; nothing where none does."""
+    x, y = x[:MOST_ROWS], y[:MOST_ROWS]
+    _, group, sizes = np.unique(x, axis=0, return_inverse=True, return_counts=True)
+    num_free = (len(x) - len(sizes)) * y.shape[1]
+    if num_free < NUM_IN_STRETCH or not noise > 0:
+        return []
+    sums = np.zeros((len(sizes), y.shape[1]))
+    np.add.at(sums, group.reshape(-1), y)
+    within = y - (sums / sizes[:, None])[group.reshape(-1)]
+    ratio = float(np.sqrt(np.sum(within**2) / num_free)) / noise
+    allowed = 1.1 - float(ndtri(CHANCE) / np.sqrt(2 * num_free))
+    words = f"answers to the same inputs differ by {ratio:.2f} times the noise, chance allows {allowed:.2f}"
+    passed = ratio <= allowed
+    reason = "" if passed else f"{words}: they are not those of one model"
+    return [Check(REPEATS, passed, {"ratio": ratio, "allowed": allowed}, words, reason)]

@@ -73,7 +73,7 @@ class Meter:
         self.input_size, self.output_size = oracle.input_size, oracle.output_size
         self.dtype = oracle.dtype
         self._squashing: Squashing | None = None
-        self.refuted = False
+        self.refuted: bool = False
         """Whether an answer has shown that there is no such squashing."""
         self._raw_error = (0.0, 0.0)
         self.domain: Domain = Everywhere() if domain is None else domain

@@ -25,8 +25,11 @@ from unweave.moments.population import ReluUnits, population_tensors
 FAR_BIAS = 6.0
 EXACT = "exact"
 SIZES = {"1": ((5, 5), (8, 8)), "2": ((4, 6), (5, 8))}
-LARGER = {"1": ((5, 5), (8, 8), (12, 6), (12, 12)), "2": ((4, 6), (5, 8), (6, 12))}
-SAMPLES = {
+LARGER: dict[str, tuple[tuple[int, int], ...]] = {
+    "1": ((5, 5), (8, 8), (12, 6), (12, 12)),
+    "2": ((4, 6), (5, 8), (6, 12)),
+}
+SAMPLES: dict[str, tuple[int, ...]] = {
     "quick": (10_000, 100_000, 1_000_000),
     "usual": (10_000, 100_000, 1_000_000),
     "full": (10_000, 100_000, 1_000_000, 4_000_000),

@@ -23,8 +23,8 @@ from unweave.methods.high_threshold.landscape import landscape_starts
 
 NUM_UNITS = 4
 ROUNDS = {"quick": 150, "usual": 150, "full": 300}
-BASE = {"N": 100_000, "t": 2.0, "d": 5}
-VARIED = {
+BASE: dict[str, float] = {"N": 100_000, "t": 2.0, "d": 5}
+VARIED: dict[str, dict[str, tuple[float, ...]]] = {
     "quick": {"N": (20_000, 400_000), "t": (2.5,), "d": (10,)},
     "usual": {"N": (20_000, 400_000, 1_000_000), "t": (1.5, 2.5), "d": (10, 15)},
     "full": {"N": (20_000, 400_000, 1_000_000, 2_000_000), "t": (1.5, 2.5, 3.0), "d": (10, 15, 20)},

@@ -18,7 +18,9 @@ NUM_ROWS = 20_000
 """Rows that rank the directions; twice as many improve the best of them."""
 
 
-def jump_across(x: np.ndarray, y: np.ndarray, z: np.ndarray, threshold: float, width: float, order: int = 1):
+def jump_across(
+    x: np.ndarray, y: np.ndarray, z: np.ndarray, threshold: float, width: float, order: int = 1
+) -> np.ndarray:
     """For each row of z: the difference (order 1) or second difference (order 2) of mean y across ``z.x = t``."""
     scores = x @ z.T - threshold
     means = []

@@ -49,7 +49,10 @@ RATES_NOTE = (
     "At a threshold of 0.05; the figure shows all thresholds. "
     "The paper's figures are drawings: its column quotes the text."
 )
-WEIGHTS = {POD: "perturbed orthogonal weights", SPHERE: "weights uniform on the sphere"}
+WEIGHTS: dict[tuple[str, ...], str] = {
+    POD: "perturbed orthogonal weights",
+    SPHERE: "weights uniform on the sphere",
+}
 
 
 def _span_error(figure: str, scenarios: tuple[str, ...]) -> Exhibit:

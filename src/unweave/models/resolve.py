@@ -25,7 +25,7 @@ from unweave.evidence.data import Data
 from unweave.models.http_model import ServedModel, from_url
 from unweave.models.python_callable import check_count, check_size, from_callable
 from unweave.models.saved_network import from_network, read_network
-from unweave.models.torch_files import is_torchscript, load_program, load_state
+from unweave.models.torch_files import is_torch_archive, is_torchscript, load_program, load_state
 
 _SAVED = {".safetensors", ".npz"}
 _KERAS = {".keras", ".h5"}
@@ -209,6 +209,8 @@ def _open_file(path: Path, allow_pickle: bool) -> Any:
         return load_program(path)
     if suffix in _SAVED:
         return read_network(path)
+    if suffix in _TORCH_PICKLES and not is_torch_archive(path):
+        raise InputError(f"{path} is damaged or no file of torch: it is neither an archive nor a pickle")
     if suffix in _PICKLES:
         state = load_state(path) if suffix in _TORCH_PICKLES and not allow_pickle else None
         if state is not None:

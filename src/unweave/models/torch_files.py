@@ -33,6 +33,12 @@ def is_torchscript(path: Path) -> bool:
         return any("/code/" in f"/{name}" for name in archive.namelist())
 
 
+def is_torch_archive(path: Path) -> bool:
+    """Whether a file begins as one that ``torch.save`` has written: a whole zip, or a pickle of a binary protocol."""
+    with path.open("rb") as file:
+        return file.read(1) == b"\x80" or zipfile.is_zipfile(path)
+
+
 def load_program(path: Path) -> Any:
     """The module of an exported program or of a TorchScript archive."""
     torch = _torch()

@@ -69,6 +69,7 @@ class HermiteMoments:
     input_size: int
     order: int
     num_outputs: int
+    baseline: float | Quadratic
     count: int
     num_used: int
 

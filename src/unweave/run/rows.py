@@ -19,7 +19,7 @@ from unweave.certificates.base import FreshRows
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.first_layer import FirstLayerOnRows
 from unweave.certificates.rows import certify_on_rows
-from unweave.certificates.structure import check_structure
+from unweave.certificates.structure import check_repeats, check_structure
 from unweave.core.arguments import numbers
 from unweave.core.deadline import Deadline
 from unweave.core.errors import InputError
@@ -161,6 +161,7 @@ class Recorded:
         if precision.kind == "noisy" and not network.is_open and "step" not in network.activations:
             every = np.concatenate([split.held_x, split.x]), np.concatenate([split.held_y, split.y])
             wanted = (*wanted, *check_structure(network, *every, precision.noise))
+            wanted = (*wanted, *check_repeats(*every, precision.noise))
         certificate, errors = certify_on_rows(
             network, split.held_x, split.held_y, rows, noise=noise, further=wanted
         )

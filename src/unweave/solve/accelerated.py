@@ -7,6 +7,7 @@ float64.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +17,7 @@ from unweave.solve.devices import on_accelerator
 from unweave.solve.layout import Layout
 from unweave.solve.step import propose
 
-COMPILER = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
+COMPILER: dict[str, int | bool] = {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False}
 """Compilation in a fifth of the time: in float64 the library's own choice of kernel is as fast as a tuned one."""
 
 
@@ -125,7 +126,7 @@ def _compiled():
 
 
 @lru_cache(maxsize=1)
-def formulas():
+def formulas() -> tuple[Callable[..., Any], Callable[..., Any]]:
     """``expand`` and ``propose`` as plain functions of arrays; JAX is imported here and nowhere before."""
     import jax
     import jax.numpy as jnp

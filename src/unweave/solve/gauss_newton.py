@@ -189,10 +189,11 @@ class Coupled(Factor):
 
     def __init__(self, problem: WeightedProblem, theta: np.ndarray, passes: Passes):
         layout, size = problem.layout, problem.layout.num_parameters
-        self._dtype, self.floors = (np.float32, ROUGH_FLOORS) if problem.rough else (np.float64, FLOORS)
+        self._dtype = np.float32 if problem.rough else np.float64
+        self.floors: tuple[float, ...] = ROUGH_FLOORS if problem.rough else FLOORS
         reaches = passes.reaches(weights=problem.weights)
         squares = [(reach**2).T @ inputs**2 for reach, inputs in zip(reaches, passes.inputs, strict=True)]
-        self.sizes = np.sqrt(np.concatenate([s.ravel() for s in squares]))
+        self.sizes: np.ndarray = np.sqrt(np.concatenate([s.ravel() for s in squares]))
         self._scales = np.where(self.sizes > 0, self.sizes, 1.0)
         self._gram = np.zeros((size, size), dtype=self._dtype)
         for part in np.array_split(np.arange(len(problem.x)), problem.y.size * size // MOST_ENTRIES + 1):
@@ -243,7 +244,7 @@ class Blocks(Factor):
             self._blocks.append(blocks)
             self._scales.append(scales[:, None])
             sizes.append((scales[:, None] * np.sqrt(np.einsum("uii->ui", blocks))).ravel())
-        self.sizes = np.concatenate(sizes)
+        self.sizes: np.ndarray = np.concatenate(sizes)
 
     def build(self, damping: float) -> None:
         self._roots = []

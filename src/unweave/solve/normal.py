@@ -69,7 +69,7 @@ def sum_normally(layout: Layout, theta: np.ndarray, batches: Batches) -> NormalE
     return NormalEquations(loss, matrix, gradient, count)
 
 
-def double_precision(xp: ModuleType) -> AbstractContextManager:
+def double_precision(xp: ModuleType) -> AbstractContextManager[Any]:
     """The context in which arrays of ``xp`` keep float64."""
     if xp is np:
         return nullcontext()

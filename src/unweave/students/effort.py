@@ -30,7 +30,7 @@ class Shape:
     aspect: float = 0.5
 
 
-ACCELERATED_SHAPES = {
+ACCELERATED_SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.7),),
     2: (Shape(4.5, 0.45), Shape(4.5, 0.14)),
     3: (Shape(4.5, 0.6), Shape(3.5, 0.6)),
@@ -100,7 +100,7 @@ class Effort:
         num_residuals: int,
         accelerated: bool,
         nearly_affine: bool = False,
-    ):
+    ) -> list[tuple[Candidate, Shape]]:
         """Which candidate to try in which shape at one size, in order.
 
         One hidden layer is tried at every other large size when there are deeper candidates: its students have

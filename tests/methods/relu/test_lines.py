@@ -14,8 +14,9 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
 from unweave.methods.relu.lines import ReluLines
 from unweave.methods.relu.polish import fit_doubtful
-from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.ridges import RidgeSum, fit_affine_part
 from unweave.models.resolve import resolve
+from unweave.probes.cells import measure_pieces
 from unweave.probes.inquiry import open_inquiry
 from unweave.probes.planes import Planes
 
@@ -197,3 +198,41 @@ def test_units_without_room_are_fitted_to_answers_from_everywhere():
     x = meter.domain.sample(200, 6, rng)
     assert np.max(np.abs(fitted(x) - network(x))) < 1e-10
     assert np.max(fitted.planes.errors) < 1e-9
+
+
+@pytest.mark.parametrize("seed", [4, 5])
+def test_a_unit_taken_for_two_side_by_side_is_looked_for_anew(seed):
+    """It leaves no kink on any line, but a difference on one side of its plane."""
+    network = random_network((6, 5, 1), "relu", seed)
+    meter, rng = Meter(resolve(network), domain=Ball(3.0)), np.random.default_rng(0)
+    inquiry = open_inquiry(meter, EXACT, rng)
+    lengths = np.linalg.norm(network.weights[0], axis=1)
+    normals, offsets = network.weights[0] / lengths[:, None], network.biases[0] / lengths
+    jumps = (network.weights[1] * lengths).T.copy()
+    jumps[0] /= 2  # the first unit, half of it shifted
+    planes = Planes(
+        np.vstack([normals, normals[:1]]),
+        np.append(offsets, offsets[0] + 1e-6),
+        np.vstack([jumps, jumps[:1]]),
+        np.append(np.full(5, 1e-9), 2e-9),
+        -np.append(offsets, offsets[0] + 1e-6)[:, None] * np.vstack([normals, normals[:1]]),
+    )
+    pieces = measure_pieces(inquiry, np.zeros((1, 6)), np.array([1e-3]), rng)
+    model, _, clean = ReluLines()._explain(inquiry, fit_affine_part(planes, pieces), pieces, rng)
+    assert clean
+    assert len(model.planes) == 5
+    x = Ball(3.0).sample(200, 6, rng)
+    assert np.max(np.abs(model(x) - network(x))) < 1e-9
+
+
+@pytest.mark.parametrize("width", [0.1, 1e-3])
+def test_a_network_that_does_not_bend_in_its_box_is_the_affine_map_it_is_there(width):
+    rng = np.random.default_rng(0)
+    weights = [rng.standard_normal((5, 4)), rng.standard_normal((2, 5))]
+    network = Network(weights, [np.array([3.0, -3, 3, -3, 3]), np.zeros(2)], ["relu", "identity"])
+    domain = Box(-width, width)
+    found = unweave.identify(network, domain=domain, time_limit=10)
+    assert found.identified, found.verdict()
+    assert not found.network.hidden
+    x = domain.sample(100, 4, rng)
+    assert np.max(np.abs(found.network(x) - network(x))) < 1e-12

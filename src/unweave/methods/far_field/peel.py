@@ -28,7 +28,7 @@ from unweave.students.student import Attempt, Recovered, try_student
 GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
 """Ratio of one size to the one before, and from so many answers on."""
 MOST_VERTICES = 60_000
-SHAPES = {
+SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
     2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
     3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),

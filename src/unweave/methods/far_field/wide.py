@@ -129,11 +129,13 @@ class Task:
         self, patterns: np.ndarray, values: np.ndarray, noise: float, deadline: float, exact_up_to: int = 0
     ):
         self.exact_up_to = exact_up_to
-        self.x, self.y = patterns, values
-        self.standard = Standard.of(patterns, values, common=noise > 0)
-        self.u, self.v = self.standard.inputs(patterns), self.standard.outputs(values)
-        self.floor = noise / float(np.min(self.standard.spread))
-        self.bend = bend_of(self.u, self.v)
+        self.x: np.ndarray = patterns
+        self.y: np.ndarray = values
+        self.standard: Standard = Standard.of(patterns, values, common=noise > 0)
+        self.u: np.ndarray = self.standard.inputs(patterns)
+        self.v: np.ndarray = self.standard.outputs(values)
+        self.floor: float = noise / float(np.min(self.standard.spread))
+        self.bend: float = bend_of(self.u, self.v)
         self.deadline = deadline
 
     @property

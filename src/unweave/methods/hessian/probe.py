@@ -50,9 +50,9 @@ class HessianProbe:
     details: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.rng = self.problem.rng("hessians")
-        self.exact = self.problem.precision.relative < 1e-12
-        self.size = self.meter.input_size
+        self.rng: np.random.Generator = self.problem.rng("hessians")
+        self.exact: bool = self.problem.precision.relative < 1e-12
+        self.size: int = self.meter.input_size
 
     def keep(self, name: str, spectrum: np.ndarray, rank: int) -> None:
         """Put a spectrum and the rank read from it into ``details``."""
@@ -64,10 +64,12 @@ class HessianProbe:
         cloud = self.points(32, 1.0)
         longest = float(np.sqrt(np.mean(np.var(cloud, axis=0)))) * np.sqrt(self.size) / 2
         with self.meter.stage("length"):
-            self.length = estimate_length(
+            self.length: float = estimate_length(
                 self.meter, self.problem.precision, points, self.rng, longest=longest
             )
-        self.unit = BENDS * self.length / np.sqrt(self.size)  # spread at which arguments are of order one
+        self.unit: float = (
+            BENDS * self.length / np.sqrt(self.size)
+        )  # spread at which arguments are of order one
         self.details["length"] = self.length
 
     def points(self, count: int, spread: float) -> np.ndarray:

@@ -18,7 +18,7 @@ from unweave.core.errors import InputError
 from unweave.core.network import Network
 from unweave.core.streams import stream
 from unweave.methods.high_threshold.decisions import decision_network
-from unweave.methods.high_threshold.labels import fit_labels
+from unweave.methods.high_threshold.labels import LabelFit, fit_labels
 from unweave.methods.high_threshold.queries import find_faces
 from unweave.methods.high_threshold.union import Union
 
@@ -166,7 +166,7 @@ class Halfspaces:
         )
 
 
-def describe_units(fit) -> tuple[str, ...]:
+def describe_units(fit: LabelFit) -> tuple[str, ...]:
     """What the labels leave open, halfspace by halfspace."""
     d = fit.union.normals.shape[1]
     notes = []

@@ -10,6 +10,7 @@ log-odds) are tried as well. Degree, variable and range are chosen by the residu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,7 +68,7 @@ def _logarithm(y: np.ndarray) -> np.ndarray:
         return np.where(y > 0, np.log(y), np.nan)
 
 
-LINKS = {
+LINKS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "y": lambda y: np.asarray(y, dtype=np.float64),
     "log-odds y": _log_odds,
     "artanh y": _area_tangent,

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unweave.core.deadline import Deadline
 from unweave.core.domains import Ball, Domain
 from unweave.core.network import Network
+from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem
 from unweave.methods.hessian.probe import HessianProbe
@@ -87,8 +89,11 @@ def _lift(
 class Slice(Meter):
     """Questions ``middle + z B'`` to another meter, charged to its ledger."""
 
+    input_size: int
     output_size: int
     dtype: str
+    ledger: Ledger
+    deadline: Deadline | None
 
     def __init__(self, meter: Meter, middle: np.ndarray, basis: np.ndarray):
         domain = _SliceDomain(meter.domain, middle, basis)

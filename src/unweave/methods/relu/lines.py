@@ -38,6 +38,8 @@ DEEPER = (
 POOR, DOUBTFUL = 1e-8, 1e4
 """A unit that could not be measured again where it has room, and whose error is beyond this and so many times the
 typical one, would blur everything else: it is looked for anew."""
+BESIDE = 1e-2
+"""Planes whose directions and offsets differ by less may be one that was taken for two."""
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,40 @@ class ReluLines:
             model = fit_affine_part(planes, pieces)
             if before > 2 and len(planes) > 3 * before + 20:
                 return model, pieces, False
+            if not len(planes):
+                model = _affine_fit(inquiry, model, x)
+                continue
             model, pieces = sharpen(inquiry, model, pieces, rng)
             known = model.planes.errors <= max(POOR, DOUBTFUL * float(np.median(model.planes.errors)))
             if pieces.valid.any() and not known.all():
                 model = fit_affine_part(model.planes.take(known), pieces)
             if not len(missing):
-                model = fit_doubtful(inquiry, model, rng)
+                fitted = fit_doubtful(inquiry, model, rng)
+                model = _without_least_known(model, pieces) if fitted is model else fitted
         return model, pieces, False
+
+
+def _affine_fit(inquiry: Inquiry, model: RidgeSum, x: np.ndarray) -> RidgeSum:
+    """Without any plane: the affine function of answers all over the domain; one small cell tells it too roughly."""
+    answers, x = inquiry.meter.ask(x), inquiry.meter.snap(x)
+    found = np.linalg.lstsq(np.column_stack([x, np.ones(len(x))]), answers, rcond=None)[0]
+    return replace(model, gradient=found[:-1].T, constant=found[-1])
+
+
+def _without_least_known(model: RidgeSum, pieces: Pieces) -> RidgeSum:
+    """Without the plane of the largest error and those next to it, so that fresh lines show them anew.
+
+    A plane that was taken for two, side by side, leaves no kink on any line, only a difference on one side of both.
+    """
+    planes = model.planes
+    if not len(planes) or not pieces.valid.any():
+        return model
+    worst = int(np.argmax(planes.errors))
+    along = np.abs(planes.normals @ planes.normals[worst])
+    beside = np.abs(np.abs(planes.offsets) - abs(planes.offsets[worst]))
+    apart = (along < 1 - BESIDE**2 / 2) | (beside > BESIDE * (1 + abs(planes.offsets[worst])))
+    apart[worst] = False
+    return fit_affine_part(planes.take(apart), pieces)
 
 
 def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:

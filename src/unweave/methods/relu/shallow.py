@@ -15,6 +15,7 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.core.domains import Box
+from unweave.evidence.meter import Meter
 from unweave.methods.relu.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
@@ -87,7 +88,7 @@ class ShallowSearch:
     """Units, the last ones, that no fit has seen yet."""
 
     @property
-    def meter(self):
+    def meter(self) -> Meter:
         return self.inquiry.meter
 
     @property

@@ -8,6 +8,7 @@ always active contribute, and the signs s_l follow as in one hidden layer.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class Stack:
     always_on: int = 0
     undetermined: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-    details: dict = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         return self.network(x)

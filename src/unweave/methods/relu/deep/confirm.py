@@ -40,7 +40,9 @@ def confirm(view: LayerView, unit: Candidate, sure: np.ndarray) -> bool | None:
     return bool(np.mean(bends[told]) >= 0.8)
 
 
-def zero_set(view: LayerView, unit: Candidate, num: int = 400, num_steps: int = 8):
+def zero_set(
+    view: LayerView, unit: Candidate, num: int = 400, num_steps: int = 8
+) -> tuple[np.ndarray, np.ndarray]:
     """Points of the zero set at which every active entry is seen, and unit normals there."""
     known, pool, row = view.known, view.pool, np.where(unit.seen, unit.row, 0.0)
     rng, domain, d = pool.rng, pool.inquiry.meter.domain, known.input_size

@@ -8,6 +8,7 @@ however few inputs there are, and holds whatever is found of the next layer late
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ class Corners:
     pool: Pool
     known: Known
     asked: list[Corner] = field(default_factory=list)
-    failed: dict = field(default_factory=dict)
+    failed: dict[Any, int] = field(default_factory=dict)
     """How often entries of units of the next layer were asked for in vain."""
 
     def add(

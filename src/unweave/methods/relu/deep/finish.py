@@ -18,7 +18,9 @@ AGREE = 1e-6
 """Estimates of one entry within this of each other are the same."""
 
 
-def entries_from_answers(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray):
+def entries_from_answers(
+    pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Oriented ``rows`` of the last layer with entries read off the answers; those that never show keep unseen."""
     rows, seen = np.where(seen, rows, 0.0), seen.copy()
     x, y, weight, size = transcript(pool)

@@ -13,6 +13,8 @@ import numpy as np
 
 from unweave.methods.relu.deep.cross import measure_crossings
 from unweave.methods.relu.deep.extremes import is_bounded
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.walk import wander
@@ -28,7 +30,7 @@ QUIET = 2
 
 def follow(
     pool: Pool,
-    features,
+    features: Known | Lifted,
     traces: list[Trace],
     *,
     sure: bool = False,
@@ -75,7 +77,7 @@ def follow(
     return traces if sure else drop_twins(pool, features, traces)
 
 
-def begin(pool: Pool, features, kink: int) -> Trace:
+def begin(pool: Pool, features: Known | Lifted, kink: int) -> Trace:
     """What one kink says of its unit's row."""
     x, g = pool.x[kink], pool.normal[kink]
     h, jac = features.jacobian(x[None])
@@ -89,7 +91,7 @@ def _some(places: np.ndarray, rng) -> np.ndarray:
     return places[rng.integers(len(places), size=PARTICLES)]
 
 
-def drop_twins(pool: Pool, features, traces: list[Trace]) -> list[Trace]:
+def drop_twins(pool: Pool, features: Known | Lifted, traces: list[Trace]) -> list[Trace]:
     """Of traces on one zero set the one that knows more."""
     order = sorted(traces, key=lambda trace: trace.null.shape[1])
     kept: list[Trace] = []
@@ -99,7 +101,7 @@ def drop_twins(pool: Pool, features, traces: list[Trace]) -> list[Trace]:
     return kept
 
 
-def lies_on(pool: Pool, features, trace: Trace, kinks: np.ndarray) -> np.ndarray:
+def lies_on(pool: Pool, features: Known | Lifted, trace: Trace, kinks: np.ndarray) -> np.ndarray:
     """Which kinks, with normals, lie on what is known of the trace's zero set."""
     x, g = pool.x[kinks], pool.normal[kinks]
     h, jac = features.jacobian(x)

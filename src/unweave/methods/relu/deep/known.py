@@ -6,6 +6,7 @@ Everything here is offline arithmetic. Inner parameters count in units of the gi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,7 +44,7 @@ class Known:
     def first(self, depth: int) -> Known:
         return Known(self.input_size, self.weights[:depth], self.biases[:depth], self.leaks[:depth])
 
-    def layers(self):
+    def layers(self) -> Iterable[tuple[np.ndarray, np.ndarray, float]]:
         return zip(self.weights, self.biases, self.leaks, strict=True)
 
     def features(self, x: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import robust_fit, some_rows, transcript
+from unweave.methods.relu.deep.view import LayerView
 
 FITS = 1e-7
 """Miss, relative to the answers, below which an answer is explained."""
@@ -44,7 +45,9 @@ class LastLayer:
         return len(self.steady) > 0
 
 
-def orient_last(pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, kinks=None) -> LastLayer | None:
+def orient_last(
+    pool: Pool, known: Known, rows: np.ndarray, seen: np.ndarray, kinks: LayerView | None = None
+) -> LastLayer | None:
     """Sides of ``rows`` if the outputs are affine in their relus; None if they are not, or it is not settled."""
     x, y, weight, size = transcript(pool)
     rows = np.where(seen, rows, 0.0)

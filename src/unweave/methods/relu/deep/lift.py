@@ -8,6 +8,7 @@ Without the sides of its units u_i the features of a layer are ``(h, |u|)``, h t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,7 +65,9 @@ class Told:
     above: list[Candidate]
 
 
-def tell_sides(lifted: Lifted, traces: list[Trace], say=lambda text: None) -> Told | None:
+def tell_sides(
+    lifted: Lifted, traces: list[Trace], say: Callable[[str], None] = lambda text: None
+) -> Told | None:
     """Sides from traces over the lifted features, those that contradict left out one after the other."""
     n = len(lifted.rows)
     kept = [(trace, *_equations(lifted, trace)) for trace in traces if trace.crossed]

@@ -33,11 +33,13 @@ class Trace:
     root: np.ndarray = field(init=False)
     """The covariance of the row is ``root root'``."""
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         self.solve()
 
     @staticmethod
-    def begin(seed: int, x: np.ndarray, h: np.ndarray, jac: np.ndarray, normal: np.ndarray, errors) -> Trace:
+    def begin(
+        seed: int, x: np.ndarray, h: np.ndarray, jac: np.ndarray, normal: np.ndarray, errors: np.ndarray
+    ) -> Trace:
         """From one kink: ``jac' row`` is its normal, and the row vanishes there."""
         d = len(normal)
         normals = np.hstack([jac.T, np.zeros((d, 1))])

@@ -61,7 +61,7 @@ class LayerView:
         self._explained = np.zeros(0, dtype=bool)
         self.free = np.zeros(0, dtype=bool)
         """Which measured open kinks no unit found so far explains."""
-        self.doubtful: list = []
+        self.doubtful: list[Any] = []
         """Candidates met too rarely to be sure, and the kinks of those that were asked about."""
         self.asked_about: set[tuple[int, ...]] = set()
         self._rejected: dict[int, int] = {}

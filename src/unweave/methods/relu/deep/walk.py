@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 
 TIGHT = 1e-7
@@ -40,12 +42,19 @@ class Meetings:
     def __len__(self) -> int:
         return len(self.trace)
 
-    def take(self, rows) -> Meetings:
+    def take(self, rows: np.ndarray) -> Meetings:
         return Meetings(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 def wander(
-    features, traces: list[Trace], owner: np.ndarray, x: np.ndarray, low, high, rng, num_steps: int = 40
+    features: Known | Lifted,
+    traces: list[Trace],
+    owner: np.ndarray,
+    x: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    rng: np.random.Generator,
+    num_steps: int = 40,
 ) -> Meetings:
     """Move particles ``x``, in place, on the zero sets of the traces ``owner``; every meeting, the roomiest of a kind.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -93,7 +94,7 @@ def _candidate(trace: Trace, members: np.ndarray) -> Candidate:
 
 
 def complete_units(
-    view: LayerView, units: list[Candidate], failed: dict, say: Callable[[str], None]
+    view: LayerView, units: list[Candidate], failed: dict[Any, int], say: Callable[[str], None]
 ) -> list[Candidate]:
     """The units, those with open entries followed to the borders of the features that these are of.
 

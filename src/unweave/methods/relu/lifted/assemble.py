@@ -143,7 +143,16 @@ def orient_first(planes: Planes, units: list[Unit]) -> tuple[np.ndarray, float, 
     return solution, leak, plain
 
 
-def orient_second(z, outputs, features, y, bars, lam: float, bounded: bool, free: bool):
+def orient_second(
+    z: np.ndarray,
+    outputs: np.ndarray,
+    features: np.ndarray,
+    y: np.ndarray,
+    bars: np.ndarray,
+    lam: float,
+    bounded: bool,
+    free: bool,
+) -> tuple[np.ndarray, np.ndarray | None, bool]:
     """Signs of the second layer; what is left linear in the features (inputs of the layer, outputs), or None."""
     n, k = y.shape
     m = z.shape[1]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from unweave.core.domains import Box
+from unweave.core.domains import Box, Domain
 from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
 from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.planes import Planes, add_planes, drop_facets, explained, find_planes
@@ -37,12 +37,12 @@ class Explained:
     """Points (n, d) at which an earlier network was wrong."""
 
     def __post_init__(self) -> None:
-        self.sightings = Sightings(self.inquiry, self.rng)
+        self.sightings: Sightings = Sightings(self.inquiry, self.rng)
         self.planes = Planes.none(self.inquiry.input_size)
         self.suspects = self.suspects.reshape(-1, self.inquiry.input_size)
 
     @property
-    def domain(self):
+    def domain(self) -> Domain:
         return self.inquiry.meter.domain
 
     @property

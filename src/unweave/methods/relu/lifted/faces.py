@@ -53,7 +53,7 @@ class Faces:
         wanted = unknown.sum(axis=1)[None, :] - unknown[:, self.plane].T
         return traces.values(self.x, heights), agree >= wanted - 0.5
 
-    def deepen(self, traces: Traces, low, high, rng: np.random.Generator) -> Faces:
+    def deepen(self, traces: Traces, low: np.ndarray, high: np.ndarray, rng: np.random.Generator) -> Faces:
         """With points where units that keep one sign on a plane come closest to changing it.
 
         The points of each unit and plane breed: differences of some are added to others, the better ones are kept.
@@ -99,7 +99,9 @@ class Faces:
             np.append(self.plane, plane[rows]), np.vstack([self.x, x[rows]]), np.vstack([self.signs, signs])
         )
 
-    def meetings(self, traces: Traces, low, high, rng: np.random.Generator) -> Meetings:
+    def meetings(
+        self, traces: Traces, low: np.ndarray, high: np.ndarray, rng: np.random.Generator
+    ) -> Meetings:
         """Meetings of each unit with each plane that it has not crossed."""
         values, known = self.look(traces)
         unit, plane, starts, goals = [], [], [], []
@@ -131,7 +133,9 @@ class Faces:
         return Meetings(unit, plane, x, signs, facet, measure_room(traces, unit, plane, x, low, high))
 
 
-def points_on(planes: Planes, plane: int, low, high, rng: np.random.Generator, count: int) -> np.ndarray:
+def points_on(
+    planes: Planes, plane: int, low: np.ndarray, high: np.ndarray, rng: np.random.Generator, count: int
+) -> np.ndarray:
     """Random points of a plane inside a box: where segments between its two sides cross it."""
     normal, offset = planes.normals[plane], planes.offsets[plane]
     d = len(normal)

@@ -14,7 +14,7 @@ MOST_POOLED, AGREE = 12, 2.0
 """A facet is pooled with those of the likest that agree with it, to so many standard deviations."""
 
 
-def facet_plane(sightings: Sightings, m: int):
+def facet_plane(sightings: Sightings, m: int) -> tuple[np.ndarray, float, np.ndarray]:
     """The plane of a facet: normal, offset, covariance; it passes through its kink and is less sure away from it."""
     size = sightings.size[m]
     normal, offset = sightings.facet[m, :-1] / size, sightings.facet[m, -1] / size
@@ -26,7 +26,7 @@ def facet_plane(sightings: Sightings, m: int):
     return normal, float(offset), prior
 
 
-def pool_facets(sightings: Sightings, m: int):
+def pool_facets(sightings: Sightings, m: int) -> tuple[np.ndarray, float, np.ndarray]:
     """The plane of a facet and of all others that agree with it: weak units are seen on many lines, on each roughly."""
     normal, offset, covariance = facet_plane(sightings, m)
     mean = np.append(normal, offset)

@@ -17,9 +17,11 @@ from unweave.methods.relu.lifted.compose import compose, evaluation_error
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.explain import Explained
 from unweave.methods.relu.lifted.joint import fit_jointly
+from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
 from unweave.methods.relu.lifted.shallow import assemble_one
+from unweave.probes.inquiry import Inquiry
 
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
@@ -125,7 +127,7 @@ class Fitted(Explained):
                 corners = cross_corners(traces, point, x[far], y[far] - point(x[far]), bars[far])
                 self.say(f"  {corners} weights from corners")
             follower.settle(traces)
-            self.planes = traces.planes
+            self.planes: Planes = traces.planes
             with self.inquiry.meter.stage("second layer"):
                 follower.follow(self.open_kinks())
             if int(follower.traces.known.sum()) == known:
@@ -177,7 +179,7 @@ class Fitted(Explained):
         self.roughness *= factor
         more = float(np.median(bars[parts[0]])) * max(0.0, float(low) - factor)
         old = self.inquiry
-        self.inquiry = replace(old, relative=old.relative * factor, noise=old.noise * factor + more)
+        self.inquiry: Inquiry = replace(old, relative=old.relative * factor, noise=old.noise * factor + more)
 
     def _choose_rows(self, misses: np.ndarray, num_outputs: int, turn: int) -> np.ndarray:
         """Rows for a fit: more of them the later, a third of them the worst so far."""

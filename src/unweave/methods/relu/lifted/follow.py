@@ -108,7 +108,7 @@ class Follower:
         """More planes, the first of which are the ones known before."""
         self.traces = self.traces.over(planes, self.sightings.x[self.traces.seed])
         self.planes, self.failures = planes, {}
-        self.faces = Faces.draw(planes, self.low, self.high, self.rng)
+        self.faces: Faces = Faces.draw(planes, self.low, self.high, self.rng)
 
     def restart(self, planes: Planes) -> None:
         """Begin anew over these planes."""
@@ -217,7 +217,7 @@ class Follower:
         heights = self.planes.heights(x)
         signs = np.where(heights > 0, 1.0, -1.0)
         values, holds = traces.values(x, heights), traces.holds(signs)
-        self.owned = np.zeros(holds.shape, dtype=bool)
+        self.owned: np.ndarray = np.zeros(holds.shape, dtype=bool)
         reach = 1 + np.linalg.norm(x, axis=1)
         for j in range(len(traces)):
             rows = np.flatnonzero(holds[:, j])

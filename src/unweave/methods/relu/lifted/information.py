@@ -7,6 +7,7 @@ candidate points those are asked at which these combinations would show most.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,7 +62,12 @@ def measure_information(network: Network, x: np.ndarray, bars: np.ndarray, *, go
     return Information(network, [np.max(e, axis=1) for e in entries], entries, spread)
 
 
-def choose_points(information: Information, candidates: np.ndarray, bars_of, num_points: int) -> np.ndarray:
+def choose_points(
+    information: Information,
+    candidates: np.ndarray,
+    bars_of: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    num_points: int,
+) -> np.ndarray:
     """Those candidates at which the weak directions show most, in error bars."""
     stack = Stack(information.network)
     p = stack.flat(information.network)

@@ -19,7 +19,14 @@ GOAL = 4.0
 """Values of a unit are to be known to so many errors of one place."""
 
 
-def offer_places(traces: Traces, particles: Particles, low, high, rng, num_steps: int = 25):
+def offer_places(
+    traces: Traces,
+    particles: Particles,
+    low: np.ndarray,
+    high: np.ndarray,
+    rng: np.random.Generator,
+    num_steps: int = 25,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(unit, x, facet, room) all over the zero sets."""
     stops: list[tuple[np.ndarray, ...]] = []
     wander(traces, particles, low, high, rng, num_steps, stops)
@@ -29,7 +36,15 @@ def offer_places(traces: Traces, particles: Particles, low, high, rng, num_steps
     return unit[good], x[good], facet[good], room[good]
 
 
-def choose_places(traces: Traces, unit, x, facet, room, inquiry: Inquiry, most: int) -> np.ndarray:
+def choose_places(
+    traces: Traces,
+    unit: np.ndarray,
+    x: np.ndarray,
+    facet: np.ndarray,
+    room: np.ndarray,
+    inquiry: Inquiry,
+    most: int,
+) -> np.ndarray:
     """Rows of the places to ask at, at most ``most`` a unit."""
     bars = inquiry.bars(x, np.zeros((len(x), 1))) * 3
     chosen: list[int] = []
@@ -59,7 +74,9 @@ def choose_places(traces: Traces, unit, x, facet, room, inquiry: Inquiry, most: 
     return np.array(chosen, dtype=int)
 
 
-def measure_places(inquiry: Inquiry, traces: Traces, unit, x, facet, room):
+def measure_places(
+    inquiry: Inquiry, traces: Traces, unit: np.ndarray, x: np.ndarray, facet: np.ndarray, room: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Bends at places of zero sets: which were read, where they are, and their errors in the unit's own scale."""
     size = np.linalg.norm(facet[:, :-1], axis=1)
     normal = facet[:, :-1] / size[:, None]

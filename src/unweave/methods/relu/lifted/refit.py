@@ -67,7 +67,7 @@ class Stack:
         blocks = self.blocks(p)
         return Network([b[:, :-1].copy() for b in blocks], [b[:, -1].copy() for b in blocks], self.names)
 
-    def forward(self, p: np.ndarray, x: np.ndarray):
+    def forward(self, p: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
         """Outputs, the inputs of every layer with a column of ones, and the slopes of its units."""
         inputs, slopes = [_extend(x)], []
         blocks = self.blocks(p)
@@ -78,7 +78,7 @@ class Stack:
             inputs.append(_extend(z * slope))
         return inputs[-1] @ blocks[-1].T, inputs, slopes
 
-    def backs(self, p: np.ndarray, slopes, num_outputs: int) -> list[np.ndarray]:
+    def backs(self, p: np.ndarray, slopes: list[np.ndarray], num_outputs: int) -> list[np.ndarray]:
         """Derivatives of the outputs by what each layer adds up, (n, outputs, units) a layer."""
         n = len(slopes[0]) if slopes else 1
         back = np.broadcast_to(np.eye(num_outputs), (n, num_outputs, num_outputs))
@@ -178,7 +178,15 @@ def _expand(stack: Stack, p, x, bars, residual, weights, which):
     return lambda damping: _inexact(stack, p, x, bars, residual, weights, which, damping)
 
 
-def normal_matrix(stack: Stack, p, x, bars, which, weights=None, residual=None):
+def normal_matrix(
+    stack: Stack,
+    p: np.ndarray,
+    x: np.ndarray,
+    bars: np.ndarray,
+    which: np.ndarray,
+    weights: np.ndarray | None = None,
+    residual: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """``J'WJ`` and ``J'Wr`` of the rows divided by their error bars, in the free parameters."""
     k = stack.shapes[-1][0]
     matrix, gradient = np.zeros((len(which), len(which))), np.zeros(len(which))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from unweave.core import clock
@@ -21,7 +23,7 @@ def search_two_layers(
     max_rounds: int = 12,
     max_seconds: float = 150.0,
     suspects: np.ndarray | None = None,
-    say=lambda text: None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
     search = Search(inquiry, rng, clock.now() + max_seconds, say)

@@ -101,7 +101,8 @@ class Search(Fitted):
             self.sharpen()
             if self.wrong > 0:
                 kept[layer][unit] = True
-                self.network, self.wrong = before
+                self.network = before[0]
+                self.wrong: float = before[1]
             else:
                 dropped = True
         if flagged:

@@ -89,7 +89,9 @@ def sharpen_planes(
     return Planes(normals, offsets, covariances, planes.shares), holds
 
 
-def spread_places(planes: Planes, plane: int, low, high, rng: np.random.Generator, count: int) -> np.ndarray:
+def spread_places(
+    planes: Planes, plane: int, low: np.ndarray, high: np.ndarray, rng: np.random.Generator, count: int
+) -> np.ndarray:
     """Places of a plane inside a box: of many, roomy ones that lie apart."""
     x = points_on(planes, plane, low, high, rng, PLACES)
     if not len(x):
@@ -107,7 +109,9 @@ def spread_places(planes: Planes, plane: int, low, high, rng: np.random.Generato
     return x[chosen]
 
 
-def meet_lines(inquiry: Inquiry, x, normal, step):
+def meet_lines(
+    inquiry: Inquiry, x: np.ndarray, normal: np.ndarray, step: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Whether two straight lines meet near each place along its normal, where, and the jump of slope; with errors."""
     nearest, d = inquiry.meter.domain.nearest, x.shape[1]
     ticks = np.array([-1.0, -0.3, 0.3, 1.0])

@@ -35,11 +35,17 @@ class Sightings:
     def __post_init__(self) -> None:
         d, k = self.inquiry.input_size, self.inquiry.output_size
         self.scans: list[Kinks] = []
-        self.line, self.t, self.error = np.zeros(0, dtype=int), np.zeros(0), np.zeros(0)
-        self.x, self.across = np.zeros((0, d)), np.zeros((0, d))
-        self.jump, self.jump_error = np.zeros((0, k)), np.zeros(0)
-        self.facet, self.facet_error = np.zeros((0, d + 1)), np.zeros(0)
-        self.output, self.tried = np.zeros((0, k)), np.zeros(0, dtype=bool)
+        self.line: np.ndarray = np.zeros(0, dtype=int)
+        self.t: np.ndarray = np.zeros(0)
+        self.error: np.ndarray = np.zeros(0)
+        self.x: np.ndarray = np.zeros((0, d))
+        self.across: np.ndarray = np.zeros((0, d))
+        self.jump: np.ndarray = np.zeros((0, k))
+        self.jump_error: np.ndarray = np.zeros(0)
+        self.facet: np.ndarray = np.zeros((0, d + 1))
+        self.facet_error: np.ndarray = np.zeros(0)
+        self.output: np.ndarray = np.zeros((0, k))
+        self.tried: np.ndarray = np.zeros(0, dtype=bool)
 
     def __len__(self) -> int:
         return len(self.t)

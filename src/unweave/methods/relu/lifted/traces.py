@@ -64,7 +64,7 @@ class Traces:
     def ridges(self) -> np.ndarray:
         return np.hstack([self.planes.normals, self.planes.offsets[:, None]])
 
-    def take(self, rows) -> Traces:
+    def take(self, rows: np.ndarray) -> Traces:
         return Traces(
             self.planes,
             self.gamma[rows],
@@ -78,7 +78,15 @@ class Traces:
             self.seed[rows],
         )
 
-    def begin(self, x: np.ndarray, facets: np.ndarray, outputs, errors, place_errors, seeds) -> Traces:
+    def begin(
+        self,
+        x: np.ndarray,
+        facets: np.ndarray,
+        outputs: np.ndarray,
+        errors: np.ndarray,
+        place_errors: np.ndarray,
+        seeds: np.ndarray,
+    ) -> Traces:
         """With new traces at kinks ``x`` whose facets are known; nothing is crossed yet.
 
         ``errors`` of an entry of the facet's gradient, ``place_errors`` of its value at ``x``.

@@ -106,7 +106,14 @@ def wander(
     return meetings
 
 
-def measure_room(traces: Traces, unit, plane, x, low, high) -> np.ndarray:
+def measure_room(
+    traces: Traces,
+    unit: np.ndarray,
+    plane: np.ndarray | None,
+    x: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+) -> np.ndarray:
     """Radius around places that is free of planes, but their own, of other zero sets and of the end of the box."""
     heights = traces.planes.heights(x)
     rows = np.arange(len(x))
