@@ -21,8 +21,9 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.skeleton.alpha import fit_alpha, has_alpha
-from unweave.methods.skeleton.assemble import Assembled, assemble
-from unweave.methods.skeleton.far import Scales, find_skeleton
+from unweave.methods.skeleton.assemble import Assembled, assemble, window_candidates
+from unweave.methods.skeleton.far import MOST_SECONDS, Scales, find_first_layer, find_skeleton
+from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
@@ -84,6 +85,8 @@ class Skeleton:
 
     def _attempt(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
         far = find_skeleton(meter, problem, attempt)
+        if far.network is None and problem.precision.kind == "float32":
+            return self._attempt_in_features(meter, problem, attempt)
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
         entries = far.details.get(
@@ -105,6 +108,42 @@ class Skeleton:
             alternatives=found.misfits,
             details={"level": level},
             error_bars=partial(_error_bars, network, problem) if nearer else None,
+        )
+
+    def _attempt_in_features(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
+        """Two layers from rough answers: the first far out, the second in its features."""
+        skeleton = find_first_layer(meter, problem, attempt)
+        if skeleton is None:
+            return Finding(None, reason="no far skeleton: the planes of the first layer do not show")
+        rng, radius = problem.rng("features", attempt), Scales.of(problem.precision).profile
+        names = window_candidates(problem.activations)
+        with meter.stage("windows"):
+            read, rows, biases = read_first_layer(meter, skeleton, problem, names, radius, rng)
+        misfits = {f"{name}, layer 1": 10.0**value for name, value in read.misfits.items()}
+        best, level = None, np.inf
+        for name in read.rivals[:MOST_RIVALS]:
+            name = read.activation if name == "elu" else name
+            within = problem.within(MOST_SECONDS)
+            network = fit_in_features(
+                meter, problem, rows, biases, (name, name), skeleton.hidden[1], rng, within
+            )
+            if network is None:
+                continue
+            network, reached = self._settle(meter, problem, network, attempt, rng)
+            if reached < level:
+                best, level = network, reached
+            if level <= _explained(problem):
+                break
+        if best is None:
+            reason = "the second layer was not found in the features of the first"
+            return Finding(None, reason=reason, alternatives=misfits)
+        missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
+        return Finding(
+            best,
+            reason=missing,
+            alternatives=misfits,
+            details={"level": level},
+            error_bars=partial(_error_bars, best, problem),
         )
 
     def _read(
