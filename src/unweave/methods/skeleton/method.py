@@ -20,7 +20,7 @@ from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
-from unweave.methods.skeleton.alpha import fit_alpha, has_alpha
+from unweave.methods.skeleton.alpha import fit_alpha, has_alpha, state_alpha
 from unweave.methods.skeleton.assemble import Assembled, assemble, window_candidates
 from unweave.methods.skeleton.far import MOST_SECONDS, Scales, find_first_layer, find_skeleton
 from unweave.methods.skeleton.features import fit_in_features, read_first_layer
@@ -101,14 +101,7 @@ class Skeleton:
         found, network, level = self._read(meter, problem, skeleton, rest, attempt, entries)
         if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
-        return Finding(
-            network,
-            reason=missing,
-            alternatives=found.misfits,
-            details={"level": level},
-            error_bars=partial(_error_bars, network, problem) if nearer else None,
-        )
+        return _describe(meter, problem, network, level, found.misfits)
 
     def _attempt_in_features(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
         """Two layers from rough answers: the first far out, the second in its features."""
@@ -137,14 +130,7 @@ class Skeleton:
         if best is None:
             reason = "the second layer was not found in the features of the first"
             return Finding(None, reason=reason, alternatives=misfits)
-        missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
-        return Finding(
-            best,
-            reason=missing,
-            alternatives=misfits,
-            details={"level": level},
-            error_bars=partial(_error_bars, best, problem),
-        )
+        return _describe(meter, problem, best, level, misfits)
 
     def _read(
         self,
@@ -286,6 +272,26 @@ class Skeleton:
             if fit.rms <= SETTLED:
                 break
         return network
+
+
+def _describe(
+    meter: Meter, problem: Problem, network: Network, level: float, misfits: dict[str, float]
+) -> Finding:
+    """What is said of a network that was settled to a misfit of ``level``."""
+    missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
+    rough, vague = problem.precision.kind == "float32", ()
+    if rough and has_alpha(network) and not missing:
+        x, y = meter.transcript("settle")
+        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        vague = state_alpha(network, x, y, accuracy)
+    return Finding(
+        network,
+        reason=missing,
+        warnings=vague,
+        alternatives=misfits,
+        details={"level": level},
+        error_bars=partial(_error_bars, network, problem) if rough else None,
+    )
 
 
 def _error_bars(network: Network, problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
