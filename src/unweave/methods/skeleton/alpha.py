@@ -8,7 +8,6 @@ rows and biases move with it. selu is elu(1.67326...) times a constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import takewhile
 
 import numpy as np
 
@@ -76,14 +75,17 @@ def state_alpha(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.nda
     plain, layers = _as_elu(network)
     told = []
     for layer in layers:
-        alpha = _alpha(plain, layer)
-        ruled_out = takewhile(lambda o: not _is_possible(plain, layer, alpha * o, x, y, accuracy), OTHER)
-        error = min((other - 1 for other in ruled_out), default=np.inf)
-        if error > OTHER[-1] - 1:
-            told.append(
-                f"layer {layer + 1}: alpha of elu is {alpha:.6g} to within {error * alpha:.0e}, the shortest number there; "
-                f"with another one the biases of the layer differ as much"
-            )
+        alpha, error = _alpha(plain, layer), np.inf
+        for other in OTHER:
+            if _is_possible(plain, layer, alpha * other, x, y, accuracy):
+                break
+            error = alpha * (other - 1)
+        else:
+            continue
+        told.append(
+            f"layer {layer + 1}: alpha of elu is {alpha:.6g} to within {error:.0e}, the shortest number there; with "
+            f"another one the biases of the layer differ as much"
+        )
     return tuple(told)
 
 

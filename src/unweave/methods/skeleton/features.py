@@ -34,7 +34,7 @@ SURPLUS, RATIO = 1.2, 4.0
 NUM_STARTS = 2
 """At each radius."""
 NEAR, CLOSE = 2e-2, 30.0
-"""Relative residual of a student in features that are known roughly; misfit of all parameters, in errors of an answer."""
+"""Relative residual of a student in features that are known roughly; misfit of a full fit, in errors of an answer."""
 MOST_STEPS = 80
 
 
@@ -107,7 +107,9 @@ def _from_one_start(
     joint = Network([rows, *top.weights], [biases, *top.biases], [first, *top.activations])
     errors = answer_accuracy(joint, x, problem.precision.noise, problem.precision.unit)
     floor = float(np.sqrt(np.mean(errors**2))) / spread_of(y)
-    settings = Settings(target=0.5 * floor, max_steps=MOST_STEPS, damping=1e-4, stall_steps=0, deadline=deadline)
+    settings = Settings(
+        target=0.5 * floor, max_steps=MOST_STEPS, damping=1e-4, stall_steps=0, deadline=deadline
+    )
     fit = fit_network(joint, x, y, settings=settings)
     if fit.rms > CLOSE * floor:
         return None
