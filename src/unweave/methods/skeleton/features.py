@@ -15,7 +15,8 @@ from unweave.core import clock
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Problem
-from unweave.methods.skeleton.windows import read_windows
+from unweave.methods.skeleton.assemble import fill_in
+from unweave.methods.skeleton.windows import LayerWindows, read_windows
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_network, spread_of
 from unweave.solve.gauss_newton import polish_weighted
@@ -45,14 +46,13 @@ def read_first_layer(
     names: tuple[str, ...],
     radius: float,
     rng: np.random.Generator,
-):
+) -> tuple[LayerWindows, np.ndarray, np.ndarray]:
     """What the windows of the first layer say, and its rows and biases."""
     found = read_windows(meter, skeleton, 0, names, problem.precision, radius, rng)
     lengths = np.linalg.norm(skeleton.weights[0], axis=1)
     steepness, shift = found.steepness.copy(), found.shift.copy()
-    if found.poor.any() and not found.poor.all():
-        steepness[found.poor] = np.median((steepness * lengths)[~found.poor]) / lengths[found.poor]
-        shift[found.poor] = 0.0
+    fill_in(steepness, found.poor, lengths)
+    shift[found.poor] = 0.0
     return found, steepness[:, None] * skeleton.weights[0], -steepness * shift
 
 

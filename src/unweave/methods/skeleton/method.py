@@ -21,7 +21,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.skeleton.alpha import fit_alpha, has_alpha, state_alpha
-from unweave.methods.skeleton.assemble import Assembled, assemble, window_candidates
+from unweave.methods.skeleton.assemble import Assembled, assemble, say_unknown, window_candidates
 from unweave.methods.skeleton.far import MOST_SECONDS, Scales, find_first_layer, find_skeleton
 from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
@@ -113,6 +113,11 @@ class Skeleton:
         with meter.stage("windows"):
             read, rows, biases = read_first_layer(meter, skeleton, problem, names, radius, rng)
         misfits = {f"{name}, layer 1": 10.0**value for name, value in read.misfits.items()}
+        if not read.rivals:
+            # a window may hold a bend of the second layer that was not seen: the next attempt looks at others
+            return Finding(
+                None, reason=say_unknown(0, read.misfits), alternatives=misfits, conclusive=attempt > 0
+            )
         best, level = None, np.inf
         for name in read.rivals[:MOST_RIVALS]:
             name = read.activation if name == "elu" else name
