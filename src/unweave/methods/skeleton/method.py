@@ -63,7 +63,9 @@ class Skeleton:
     """``method="skeleton"``."""
 
     name: str = "skeleton"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"))
+    serves: ClassVar[Serves] = Serves(
+        Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"), queries=400_000
+    )
 
     def suits(self, traits: Traits) -> str | None:
         """Exact answers that grow in proportion, and a domain in which windows lie apart."""
@@ -120,7 +122,7 @@ class Skeleton:
             )
         best, level = None, np.inf
         for name in read.rivals[:MOST_RIVALS]:
-            name = read.activation if name == "elu" else name
+            name = read.activation if name == "elu" and read.activation else name
             within = problem.within(MOST_SECONDS)
             network = fit_in_features(
                 meter, problem, rows, biases, (name, name), skeleton.hidden[1], rng, within
