@@ -25,11 +25,13 @@ from unweave.evidence.precision import Precision
 from unweave.probes.growth import Growth
 
 PIECEWISE_LINEAR = ("relu", "leaky_relu")
+CLAMPED = ("relu6", "hardtanh", "hardsigmoid")
+"""Piecewise linear and constant far out; they describe the same functions."""
 SATURATING = ("tanh", "erf", "sigmoid")
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
 ELU_LIKE = ("elu", "mish")
 """Of the same growth, without a reflection."""
-_TWINS = {"sigmoid": "tanh"}
+_TWINS = {"sigmoid": "tanh", "hardtanh": "relu6", "hardsigmoid": "relu6"}
 """Activations that describe the same functions as another one."""
 
 
@@ -110,12 +112,12 @@ class Traits:
     def _may_be(self, name: str) -> bool:
         if self.two_valued or name == "step":
             return self.two_valued and name == "step"
-        kinked = name in PIECEWISE_LINEAR
+        kinked = name in (*PIECEWISE_LINEAR, *CLAMPED)
         if self.piecewise_linear is not None and self.piecewise_linear is not kinked:
             return False
         if self.growth is Growth.SATURATING:
-            return name in SATURATING
-        return not (self.growth is Growth.LINEAR and name in SATURATING)
+            return name in (*SATURATING, *CLAMPED)
+        return not (self.growth is Growth.LINEAR and name in (*SATURATING, *CLAMPED))
 
 
 @dataclass(frozen=True)

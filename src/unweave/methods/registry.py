@@ -34,6 +34,7 @@ REGISTRY = (
     Entry("relu-lines", "relu.lines:ReluLines", Evidence.QUERIES),
     Entry("relu-lifted", "relu.lifted.method:ReluLifted", Evidence.QUERIES),
     Entry("relu-layers", "relu.deep.method:ReluDeep", Evidence.QUERIES),
+    Entry("clamped", "relu.clamped:Clamped", Evidence.QUERIES),
     Entry("far-field", "far_field.method:FarField", Evidence.QUERIES),
     Entry("skeleton", "skeleton.method:Skeleton", Evidence.QUERIES),
     Entry("hessian-pencil", "hessian.pencil:HessianPencil", Evidence.QUERIES),

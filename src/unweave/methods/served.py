@@ -1,7 +1,8 @@
 """Which hidden activations each method serves: the one table that ``--help`` and the guides show.
 
 It repeats what the methods declare (``Method.serves``), so that it can be shown without importing them; a test holds
-the two together. Celu is found as elu, sigmoid and tanh describe the same functions.
+the two together. Celu is found as elu; sigmoid and tanh describe the same functions, and so do relu6, hardtanh and
+hardsigmoid.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ SMOOTH = "tanh, erf, sigmoid, gelu, silu, softplus, gelu_tanh"
 
 SERVED = {
     "far-field": "tanh, erf, sigmoid",
+    "clamped": "relu6, hardtanh, hardsigmoid",
     "skeleton": "gelu, silu, softplus, elu, mish, gelu_tanh, hardswish, celu, selu",
     "in-domain": f"{SMOOTH}, elu, mish; any other smooth one when named",
     "hessian-pencil": SMOOTH,

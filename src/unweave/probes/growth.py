@@ -43,7 +43,8 @@ def observe_growth(
             near, middle, far = meter.ask(points.reshape(-1, meter.input_size)).reshape(3, num_rays, -1)
     except NotANumber:  # overflow far out is a kind of growth; a server that is down is none
         return Growth.OTHER
-    size = np.abs(near) + np.abs(middle) + np.abs(far)
+    # the rounding of sums that nearly cancel along one ray is that of the others
+    size = np.max(np.abs(near) + np.abs(middle) + np.abs(far), axis=0)
     slack = 1e-9 * max(precision.scale, 1e-300) + 100 * precision.noise
     slack = slack + float(np.clip(30 * precision.relative, 1e-7, ROUGHLY)) * size
     first, second = middle - near, far - middle

@@ -172,9 +172,9 @@ class Asking:
         exact, two_valued = self.precision.kind == "float64", self._two_valued()
         kinked: bool | None = None
         if activation == "auto" and not two_valued and not only_ridge_fits(self.input_size):
-            kinked = self._growth in (Growth.LINEAR, Growth.UNSEEN) and is_piecewise_linear(
-                self.meter, self.precision, self._rng("kind"), num_segments=6 if exact else 12
-            )
+            kinked = self._growth in (Growth.LINEAR, Growth.UNSEEN) and self._is_straight(6 if exact else 12)
+            if self._growth is Growth.SATURATING and exact and self._is_straight(3):
+                kinked = None  # units that are clamped, or saturated ones that are flat near by
             if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):
                 kinked = None  # kinks are too many or bends too slight to tell near by; from afar they show
         return Traits(
@@ -190,6 +190,10 @@ class Asking:
             two_valued,
             single=self.precision.kind == "float32",
         )
+
+    def _is_straight(self, num_segments: int) -> bool:
+        assert self.precision is not None
+        return is_piecewise_linear(self.meter, self.precision, self._rng("kind"), num_segments=num_segments)
 
     def warnings(self, method: Method) -> tuple[str, ...]:
         """How the answers were read, where they were not taken as they are."""

@@ -93,7 +93,7 @@ def test_an_activation_outside_the_table_is_the_reason():
         z = x @ truth.weights[0].T + truth.biases[0]
         return (np.maximum(z, 0) + 0.3 * np.exp(-(z**2))) @ truth.weights[1].T
 
-    found = unweave.identify(answer, input_size=5)
+    found = unweave.identify(answer, input_size=5, surrogate=False)
     assert not found.identified
     assert "the activation of layer 1 is none of gelu" in found.reason
 
@@ -204,3 +204,22 @@ def test_a_view_from_afar_keeps_one_ledger():
     seen, answers = view.transcript()
     assert seen == pytest.approx(x)
     assert answers == pytest.approx(view.ask(x))
+
+
+def test_single_precision_states_how_well_it_tells_alpha():
+    truth = as_torch_initialises((6, 8, 1), ["elu(1.001)"], seed=1)
+    found = unweave.identify(to_torch(truth).to(torch.float32))
+    assert found.network is not None
+    alpha = -act.get(found.network.activations[0]).limits[0]
+    [stated] = [text for text in found.warnings if "alpha of elu" in text]
+    error = float(stated.split("to within ")[1].split(",")[0])
+    assert abs(alpha - 1.001) <= error <= 0.02
+
+
+def test_two_layers_in_single_precision():
+    truth = as_torch_initialises((8, 8, 8, 1), ["gelu", "gelu"], seed=3)
+    model = to_torch(truth).to(torch.float32)
+    found = unweave.identify(model)
+    assert found.identified, found.reason
+    assert found.method == "skeleton"
+    assert unweave.compare(read_module(model), found.network).max_relative_error < 2e-5

@@ -64,17 +64,10 @@ class ReluLines:
             inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:
             return recover_roughly(inquiry, problem, rng)
-        with meter.stage("lines"):
-            ridges, pieces = find_ridges(inquiry, rng)
-            deeper = looks_deeper(inquiry, ridges, meter)
-        if deeper:
+        found = self._find(inquiry, rng)
+        if found is None:
             return Finding(None, reason=DEEPER)
-        with meter.stage("remeasured units"):
-            ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
-        with meter.stage("unexplained kinks"):
-            ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
-        if not clean:
-            return Finding(None, reason=DEEPER)
+        ridges, pieces = found
         if needs_lattice(len(ridges.planes), ridges.gradient.size):
             with meter.stage("remeasured units"):
                 ridges, pieces = sharpen(
@@ -82,6 +75,24 @@ class ReluLines:
                 )
         # behind a squashing the domain is ours: what it leaves open stays open to every method
         return replace(orient_units(ridges, inquiry, problem), conclusive=meter.is_squashed)
+
+    def find_ridges(self, inquiry: Inquiry, rng: np.random.Generator) -> RidgeSum | None:
+        """Every plane across which exact answers bend, and what is affine beside; None where planes are not all."""
+        found = self._find(inquiry, rng)
+        return None if found is None else found[0]
+
+    def _find(self, inquiry: Inquiry, rng: np.random.Generator) -> tuple[RidgeSum, Pieces] | None:
+        meter = inquiry.meter
+        with meter.stage("lines"):
+            ridges, pieces = find_ridges(inquiry, rng)
+            deeper = looks_deeper(inquiry, ridges, meter)
+        if deeper:
+            return None
+        with meter.stage("remeasured units"):
+            ridges, pieces = sharpen(inquiry, ridges, pieces, rng)
+        with meter.stage("unexplained kinks"):
+            ridges, pieces, clean = self._explain(inquiry, ridges, pieces, rng)
+        return (ridges, pieces) if clean else None
 
     def _explain(
         self, inquiry: Inquiry, model: RidgeSum, pieces: Pieces, rng: np.random.Generator

@@ -16,6 +16,7 @@ from unweave.core.activation_families import SELU_ALPHA, SELU_SCALE
 from unweave.core.network import Network
 from unweave.methods.skeleton.profiles import name_elu
 from unweave.methods.skeleton.settle import jacobian_of_lengths, misfit_level, move_lengths
+from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.layout import Layout
 
 MOST_STEPS, ENOUGH = 30, 0.9
@@ -26,6 +27,8 @@ WIDEST = 5e-3
 """Farther from a round number alpha is not taken for it, however vague it is."""
 SURE = 5.0
 """Standard errors within which alpha is taken for a round number."""
+OTHER, LEAST_LEVEL = (1.1, 1.03, 1.01, 1.003, 1.001, 1.0001, 1.00001), 0.1
+"""Multiples of alpha that are tried to say how well it is told; errors of answers are at least so many bounds."""
 PLENTY = 1.5
 """Answers a parameter from which on every parameter is fitted."""
 STRETCHES = (1.0, 0.25, 0.05)
@@ -64,20 +67,45 @@ def fit_alpha(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarr
     return Fitted(_with_names(best.network, layers, names), best.level, best.errors)
 
 
+def state_alpha(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> tuple[str, ...]:
+    """In words, how well the answers tell the alpha of each elu layer, where that is worse than the least of ``OTHER``.
+
+    Near 1 a change of alpha is one of the biases but for its square, so no linear error tells: other values are tried.
+    """
+    plain, layers = _as_elu(network)
+    told = []
+    for layer in layers:
+        alpha, error = _alpha(plain, layer), np.inf
+        for other in OTHER:
+            if _is_possible(plain, layer, alpha * other, x, y, accuracy):
+                break
+            error = alpha * (other - 1)
+        else:
+            continue
+        told.append(
+            f"layer {layer + 1}: alpha of elu is {alpha:.6g} to within {error:.0e}, the shortest number there; with "
+            f"another one the biases of the layer differ as much"
+        )
+    return tuple(told)
+
+
+def _is_possible(
+    network: Network, layer: int, alpha: float, x: np.ndarray, y: np.ndarray, accuracy: np.ndarray
+) -> bool:
+    """Whether the network with another alpha explains the answers about as well, after a fit of everything else."""
+    level = max(misfit_level(network, x, y, accuracy), LEAST_LEVEL)
+    changed = _with_alphas(network, [layer], np.array([alpha]))
+    fit = polish_weighted(changed, x, y, accuracy, max_steps=MOST_STEPS)
+    worse = (fit.rms**2 - level**2) * y.size
+    return worse <= (SURE * level) ** 2
+
+
 def _descend(here: Network, layers: list[int], x: np.ndarray, y: np.ndarray, accuracy: np.ndarray) -> Fitted:
     """Gauss-Newton with each alpha among the unknowns."""
     level, errors = misfit_level(here, x, y, accuracy), np.full(len(layers), np.inf)
     whole = y.size >= PLENTY * here.num_parameters
     for _ in range(MOST_STEPS):
-        jacobian = Layout.of(here).linearise(here.flat(), x)[1] if whole else jacobian_of_lengths(here, x)
-        change = [_slope_in_alpha(here, layer, x) for layer in layers]
-        columns = [jacobian.reshape(y.size, -1), *(c.reshape(-1, 1) for c in change)]
-        system = np.hstack(columns) / accuracy.reshape(-1, 1)
-        lengths = np.maximum(np.linalg.norm(system, axis=0), 1e-300)
-        u, sizes, vt = np.linalg.svd(system / lengths, full_matrices=False)
-        inverse = np.where(sizes > 1e-13 * sizes[0], 1 / np.maximum(sizes, 1e-300), 0.0)
-        move = -(vt.T @ (inverse * (u.T @ ((here(x) - y) / accuracy).ravel()))) / lengths
-        spread = (np.linalg.norm(vt.T * inverse, axis=1) / lengths)[-len(layers) :]
+        move, spread = _step(here, layers, x, y, accuracy, whole)
         alphas, before = np.array([_alpha(here, layer) for layer in layers]), level
         for stretch in STRETCHES:
             moved = _moved(here, stretch * move[: -len(layers)], whole)
@@ -90,6 +118,22 @@ def _descend(here: Network, layers: list[int], x: np.ndarray, y: np.ndarray, acc
         if level > ENOUGH * before:
             break
     return Fitted(here, level, errors)
+
+
+def _step(
+    here: Network, layers: list[int], x: np.ndarray, y: np.ndarray, accuracy: np.ndarray, whole: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The Gauss-Newton step in all unknowns, alphas last, and the errors of alphas for answers off by one accuracy."""
+    jacobian = Layout.of(here).linearise(here.flat(), x)[1] if whole else jacobian_of_lengths(here, x)
+    change = [_slope_in_alpha(here, layer, x) for layer in layers]
+    columns = [jacobian.reshape(y.size, -1), *(c.reshape(-1, 1) for c in change)]
+    system = np.hstack(columns) / accuracy.reshape(-1, 1)
+    lengths = np.maximum(np.linalg.norm(system, axis=0), 1e-300)
+    u, sizes, vt = np.linalg.svd(system / lengths, full_matrices=False)
+    inverse = np.where(sizes > 1e-13 * sizes[0], 1 / np.maximum(sizes, 1e-300), 0.0)
+    move = -(vt.T @ (inverse * (u.T @ ((here(x) - y) / accuracy).ravel()))) / lengths
+    spread = (np.linalg.norm(vt.T * inverse, axis=1) / lengths)[-len(layers) :]
+    return move, spread
 
 
 def _moved(network: Network, move: np.ndarray, whole: bool) -> Network:

@@ -59,10 +59,10 @@ def assemble(
         rivals.append(found.rivals)
         misfits |= {f"{name}, layer {layer + 1}": 10.0**value for name, value in found.misfits.items()}
         if found.activation is None:
-            return Assembled(None, _unknown(layer, found.misfits), misfits, bool(found.misfits))
+            return Assembled(None, say_unknown(layer, found.misfits), misfits, bool(found.misfits))
         limit = -act.get(found.activation).limits[0]
         below = skeleton.weights[layer] / (scales[-1] if scales else 1.0)
-        _fill_in(found.steepness, found.poor, np.linalg.norm(below, axis=1))
+        fill_in(found.steepness, found.poor, np.linalg.norm(below, axis=1))
         biases[layer] = biases[layer] - found.shift + limit / found.steepness
         names.append(found.activation)
         scales.append(found.steepness)
@@ -81,7 +81,7 @@ def assemble(
     return Assembled(network, "", misfits, poor=tuple(poor), rivals=tuple(rivals))
 
 
-def _fill_in(steepness: np.ndarray, poor: np.ndarray, lengths: np.ndarray) -> None:
+def fill_in(steepness: np.ndarray, poor: np.ndarray, lengths: np.ndarray) -> None:
     """Units without a window get a row as long as those of the others are; the fit to all answers has the last word."""
     if poor.any() and not poor.all():
         usual = float(np.median((steepness * lengths)[~poor]))
@@ -99,7 +99,8 @@ def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _unknown(layer: int, misfits: dict[str, float]) -> str:
+def say_unknown(layer: int, misfits: dict[str, float]) -> str:
+    """Why the windows of a layer give no activation."""
     if not misfits:
         return f"no unit of layer {layer + 1} has a window apart from all others; a larger domain would help"
     best = min(misfits, key=lambda name: misfits[name])

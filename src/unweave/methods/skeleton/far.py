@@ -13,6 +13,7 @@ from typing import cast
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.evidence.far_view import FarView
 from unweave.evidence.meter import Meter
@@ -22,7 +23,8 @@ from unweave.methods.relu.deep.engine import recover
 from unweave.methods.relu.deep.method import describe
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import ReluLayers
-from unweave.methods.relu.lifted.method import ReluLifted
+from unweave.methods.relu.lifted.assemble import assemble
+from unweave.methods.relu.lifted.search import Search
 from unweave.methods.relu.lines import ReluLines
 from unweave.probes.inquiry import open_inquiry
 
@@ -35,6 +37,10 @@ NUM_FRESH = 2500
 a thousand."""
 FEW = 3
 """A weight that fewer answers depend on does not show."""
+NUM_LINES, NUM_FITTED = 24, 4000
+"""Lines on which rough answers are searched for planes, and answers that the sides of units are read from."""
+CROWDED = 2.0
+"""Units above for each plane from which on more lines are drawn."""
 MOST_SECONDS = 180.0
 """For one skeleton."""
 
@@ -67,11 +73,7 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     scales = Scales.of(problem.precision, meter.domain.reach(meter.input_size))
     view = cast(Meter, FarView(meter, scales.view))
     finding = ReluLines(window=scales.window).recover(view, problem)
-    if problem.precision.kind == "float32":
-        if finding.network is None:
-            finding = ReluLifted(max_seconds=problem.within(MOST_SECONDS)).recover(view, problem)
-        return _through_the_origin(finding)
-    if finding.network is not None:
+    if finding.network is not None or problem.precision.kind == "float32":
         return _through_the_origin(finding)
     limit = problem.within(MOST_SECONDS)
     layers = ReluLayers(window=scales.window, num_fresh=NUM_FRESH if attempt else 0, max_seconds=limit)
@@ -86,6 +88,30 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
         if finding.network is not None and not finding.network.is_open:
             return _through_the_origin(finding)
     return _through_the_origin(_find_deep(meter, problem, attempt))
+
+
+def find_first_layer(meter: Meter, problem: Problem, attempt: int) -> Network | None:
+    """Of rough answers: all planes of the first layer on their sides, and the units above as far as they show."""
+    rng = problem.rng("first layer", attempt)
+    view = cast(Meter, FarView(meter, Scales.of(problem.precision).view))
+    with meter.stage("lines"):
+        inquiry = open_inquiry(view, problem.precision, rng)
+    for num_lines in (NUM_LINES * (attempt + 1), 2 * NUM_LINES * (attempt + 1)):
+        search = Search(inquiry, rng, clock.now() + problem.within(MOST_SECONDS), lambda text: None)
+        search.draw(num_lines)
+        search.find_planes()
+        search.explain()
+        if search.num_units <= CROWDED * len(
+            search.planes
+        ):  # else a plane is missing, at which all of them bend
+            break
+    if search.follower is None or not search.num_units:
+        return None
+    x, y = view.transcript()
+    some = rng.permutation(len(x))[:NUM_FITTED]
+    x, y = x[some], y[some]
+    whole = assemble(search.planes, search.follower.units(), x, y, inquiry.bars(x, y), view.domain)
+    return _through_the_origin(Finding(whole.network)).network
 
 
 def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:

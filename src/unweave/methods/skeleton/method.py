@@ -20,9 +20,10 @@ from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import Finding, Problem, Serves, Traits
-from unweave.methods.skeleton.alpha import fit_alpha, has_alpha
-from unweave.methods.skeleton.assemble import Assembled, assemble
-from unweave.methods.skeleton.far import Scales, find_skeleton
+from unweave.methods.skeleton.alpha import fit_alpha, has_alpha, state_alpha
+from unweave.methods.skeleton.assemble import Assembled, assemble, say_unknown, window_candidates
+from unweave.methods.skeleton.far import MOST_SECONDS, Scales, find_first_layer, find_skeleton
+from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
@@ -62,7 +63,9 @@ class Skeleton:
     """``method="skeleton"``."""
 
     name: str = "skeleton"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"))
+    serves: ClassVar[Serves] = Serves(
+        Evidence.QUERIES, CANDIDATES, when_named=("celu", "selu"), queries=400_000
+    )
 
     def suits(self, traits: Traits) -> str | None:
         """Exact answers that grow in proportion, and a domain in which windows lie apart."""
@@ -84,6 +87,8 @@ class Skeleton:
 
     def _attempt(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
         far = find_skeleton(meter, problem, attempt)
+        if far.network is None and problem.precision.kind == "float32":
+            return self._attempt_in_features(meter, problem, attempt)
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
         entries = far.details.get(
@@ -98,14 +103,41 @@ class Skeleton:
         found, network, level = self._read(meter, problem, skeleton, rest, attempt, entries)
         if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
-        missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
-        return Finding(
-            network,
-            reason=missing,
-            alternatives=found.misfits,
-            details={"level": level},
-            error_bars=partial(_error_bars, network, problem) if nearer else None,
-        )
+        return _describe(meter, problem, network, level, found.misfits)
+
+    def _attempt_in_features(self, meter: Meter, problem: Problem, attempt: int) -> Finding:
+        """Two layers from rough answers: the first far out, the second in its features."""
+        skeleton = find_first_layer(meter, problem, attempt)
+        if skeleton is None:
+            return Finding(None, reason="no far skeleton: the planes of the first layer do not show")
+        rng, radius = problem.rng("features", attempt), Scales.of(problem.precision).profile
+        names = window_candidates(problem.activations)
+        with meter.stage("windows"):
+            read, rows, biases = read_first_layer(meter, skeleton, problem, names, radius, rng)
+        misfits = {f"{name}, layer 1": 10.0**value for name, value in read.misfits.items()}
+        if not read.rivals:
+            # a window may hold a bend of the second layer that was not seen: the next attempt looks at others
+            return Finding(
+                None, reason=say_unknown(0, read.misfits), alternatives=misfits, conclusive=attempt > 0
+            )
+        best, level = None, np.inf
+        for name in read.rivals[:MOST_RIVALS]:
+            name = read.activation if name == "elu" and read.activation else name
+            within = problem.within(MOST_SECONDS)
+            network = fit_in_features(
+                meter, problem, rows, biases, (name, name), skeleton.hidden[1], rng, within
+            )
+            if network is None:
+                continue
+            network, reached = self._settle(meter, problem, network, attempt, rng)
+            if reached < level:
+                best, level = network, reached
+            if level <= _explained(problem):
+                break
+        if best is None:
+            reason = "the second layer was not found in the features of the first"
+            return Finding(None, reason=reason, alternatives=misfits)
+        return _describe(meter, problem, best, level, misfits)
 
     def _read(
         self,
@@ -247,6 +279,26 @@ class Skeleton:
             if fit.rms <= SETTLED:
                 break
         return network
+
+
+def _describe(
+    meter: Meter, problem: Problem, network: Network, level: float, misfits: dict[str, float]
+) -> Finding:
+    """What is said of a network that was settled to a misfit of ``level``."""
+    missing = "" if level <= _explained(problem) else "a unit that hardly shows far out is missing;"
+    rough, vague = problem.precision.kind == "float32", ()
+    if rough and has_alpha(network) and not missing:
+        x, y = meter.transcript("settle")
+        accuracy = answer_accuracy(network, x, problem.precision.noise, problem.precision.unit)
+        vague = state_alpha(network, x, y, accuracy)
+    return Finding(
+        network,
+        reason=missing,
+        warnings=vague,
+        alternatives=misfits,
+        details={"level": level},
+        error_bars=partial(_error_bars, network, problem) if rough else None,
+    )
 
 
 def _error_bars(network: Network, problem: Problem, x: np.ndarray, y: np.ndarray) -> np.ndarray:
