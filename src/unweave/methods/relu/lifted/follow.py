@@ -110,6 +110,10 @@ class Follower:
         self.planes, self.failures = planes, {}
         self.faces = Faces.draw(planes, self.low, self.high, self.rng)
 
+    def replace_planes(self, planes: Planes) -> None:
+        """The same planes, known better."""
+        self.traces, self.planes = replace(self.traces, planes=planes), planes
+
     def restart(self, planes: Planes) -> None:
         """Begin anew over these planes."""
         self.planes, self.failures = planes, {}

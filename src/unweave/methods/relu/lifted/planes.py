@@ -82,6 +82,24 @@ def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, qu
     return drop_facets(sightings, planes, num_old)
 
 
+def sharpen_by_kinks(sightings: Sightings, planes: Planes, first: int, num_passes: int = 2) -> Planes:
+    """The planes, each fitted to those of the kinks from number ``first`` on that it explains, as well as before."""
+    normals, offsets, covariances = planes.normals.copy(), planes.offsets.copy(), planes.covariances.copy()
+    everywhere = np.ones(len(sightings.scans), dtype=bool)
+    for i in range(len(planes)):
+        used = np.zeros(0, dtype=int)
+        for _ in range(num_passes):  # what is known better is told from other kinks on more lines
+            kinks, *_ = _vote(sightings, normals[i], offsets[i], covariances[i], everywhere)
+            kinks = np.setdiff1d(kinks[kinks >= first], used)
+            if not len(kinks):
+                break
+            normals[i], offsets[i], covariances[i] = _refit(
+                sightings, normals[i], float(offsets[i]), covariances[i], kinks
+            )
+            used = np.union1d(used, kinks)
+    return Planes(normals, offsets, covariances, planes.shares)
+
+
 def drop_facets(sightings: Sightings, planes: Planes, num_old: int) -> Planes:
     """Without those from ``num_old`` on whose kinks no other planes separate: they may be long facets of deeper units.
 
@@ -220,9 +238,11 @@ def _into(domain, points: np.ndarray) -> np.ndarray:
     return points * (1 - 1e-6)
 
 
-def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int, float]:
+def _vote(
+    sightings: Sightings, normal, offset: float, covariance, fair: np.ndarray | None = None
+) -> tuple[np.ndarray, int, int, float]:
     """Kinks that the plane explains on random lines; how many lines could tell, how many do, and by luck."""
-    lines, fair = sightings.lines, sightings.fair
+    lines, fair = sightings.lines, sightings.fair if fair is None else fair
     assert lines is not None
     assert fair is not None
     rates = lines.directions @ normal
@@ -264,13 +284,14 @@ def _refit(sightings: Sightings, normal, offset: float, prior, kinks):
     # gain form of the update: as many unknowns as kinks, not as inputs
     middle = prior @ x.T
     weight = np.ones(len(kinks))
-    for _ in range(4):
+    for turn in range(5):
         system = x @ middle + np.diag((sigma / weight) ** 2)
         change = middle @ np.linalg.solve(system, -(x @ start))
         misses = np.abs(x @ (start + change)) / sigma
+        if turn == 3:  # kinks may be rougher than their bars say; what was known before is not
+            sigma = sigma * max(1.0, float(np.median(misses)) / 0.67)
         weight = 1 / np.sqrt(np.maximum(1.0, misses / 4))
-    factor = max(1.0, float(np.median(misses)) / 0.67)
-    covariance = (prior - middle @ np.linalg.solve(system, middle.T)) * factor**2
+    covariance = prior - middle @ np.linalg.solve(system, middle.T)
     found = start + change
     length = np.linalg.norm(found[:-1])
     return found[:-1] / length, float(found[-1] / length), (covariance + covariance.T) / 2

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import clock
-from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out
-from unweave.methods.relu.lifted.fitting import BEYOND, Fitted
+from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
+from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
@@ -117,7 +117,7 @@ class Search(Fitted):
             misses = self._misses(self.network, x, y, bars)
             points.append(x[misses > BEYOND])
             right = x[misses <= BEYOND]
-        where = np.concatenate(points)
+        where = points[-1] if self._is_close and len(points[-1]) else np.concatenate(points)
         if len(where):
             typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
             where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
@@ -127,12 +127,18 @@ class Search(Fitted):
         starts = where[spread_out(where / (np.std(where, axis=0) + 1e-300), num_lines, self.rng)]
         num_lines = len(starts)
         goals = self.domain.sample(num_lines, d, self.rng)
-        for row in range(0, num_lines, 2):
+        for row in range(0, num_lines, 1 if self._is_close else 2):
             if len(right) > 40:
                 near = np.argsort(np.linalg.norm(right - starts[row], axis=1))[:40]
                 goals[row] = right[self.rng.choice(near)]
                 # never along a plane that both lie on
                 goals[row] += 0.1 * np.linalg.norm(goals[row] - starts[row]) * self.rng.standard_normal(d)
+        through = ways_between if self._is_close else lines_through
         with self.inquiry.meter.stage("lines"):
-            s.add_lines(lines_through(self.domain, starts, goals), fair=False)
+            s.add_lines(through(self.domain, starts, goals), fair=False)
         return None
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether all but a few answers are explained, in a bounded domain: what is missing lies where they are not."""
+        return self.is_bounded and self.inquiry.coarse and self.network is not None and self.wrong < CORNERS
