@@ -20,6 +20,7 @@ from unweave.methods.relu.lifted.planes import (
     drop_facets,
     explained,
     find_planes,
+    outvoted,
     sharpen_by_kinks,
 )
 from unweave.methods.relu.lifted.sharpen import sharpen_planes
@@ -93,11 +94,16 @@ class Explained:
             self.draw(FEW_LINES)
 
     def _sharpen_planes(self) -> None:
-        """All planes by the kinks seen since the last time."""
+        """All planes by the kinks seen since the last time, without those that these speak against."""
         self.planes = sharpen_by_kinks(self.sightings, self.planes, self.num_used)
         self.num_used = len(self.sightings)
+        wrong = outvoted(self.sightings, self.planes)
+        self.planes = self.planes.take(~wrong)
         if self.follower is not None:
-            self.follower.replace_planes(self.planes)
+            if wrong.any():
+                self.follower.restart(self.planes)
+            else:
+                self.follower.replace_planes(self.planes)
 
     def _grow(self, planes: Planes) -> np.ndarray:
         """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""

@@ -99,6 +99,7 @@ class Fitted(Explained):
         assert self.follower is not None
         follower, known, turn = self.follower, -1, 0
         while True:
+            follower.drop_parts()
             if self.wrong >= CORNERS:  # otherwise they may be what is missing
                 follower.drop_islets()
             x, y, bars = self._answers()

@@ -31,7 +31,9 @@ def normal_matrix(
     return np.triu(matrix) + np.triu(matrix, 1).T
 
 
-def gradient_of(point: RidgeSum, x: np.ndarray, u: np.ndarray, z: np.ndarray, right: np.ndarray) -> np.ndarray:
+def gradient_of(
+    point: RidgeSum, x: np.ndarray, u: np.ndarray, z: np.ndarray, right: np.ndarray
+) -> np.ndarray:
     """``J' r`` in the order of ``point.flat()``, ``right`` (points, k) being r."""
     n = len(point.rows)
     back = (right @ point.output.T) * (z > 0)

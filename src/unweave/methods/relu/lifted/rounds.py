@@ -13,6 +13,8 @@ FEW, ROUGHLY_FEW = 0.2, 0.4
 """Share of the second layer's kinks that may be unexplained where a network is put together, exact answers or rough."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
+NOWHERE = 10.0
+"""Relative standard error of a unit from which on it is likely none."""
 GOAL = 40.0
 """Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 
@@ -70,6 +72,9 @@ def _settle(search: Search, say) -> bool:
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
                 return True
+            first = search.inform(goal, max_rounds=1)
+            if first is not None and first.worst > NOWHERE:  # no question would tell such a unit
+                search.drop_flagged(first, least=NOWHERE)
             search.information = search.inform(goal)
             if search.information is not None and search.drop_flagged(search.information):
                 search.information = search.inform(goal)

@@ -80,14 +80,14 @@ class Search(Fitted):
                 break
         return information
 
-    def drop_flagged(self, information: Information, max_tries: int = 12) -> bool:
+    def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
         assert self.network is not None
         flagged = [
             (float(e), layer, unit)
             for layer, errors in enumerate(information.units[:-1])
             for unit, e in enumerate(errors)
-            if e > FLAGGED
+            if e > least
         ]
         network = self.network
         kept = [np.ones(len(errors), dtype=bool) for errors in information.units[:-1]]
@@ -121,7 +121,7 @@ class Search(Fitted):
         if len(where):
             typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
             where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
-        num_lines = int(np.clip(len(where) // 2, least, most))
+        num_lines = int(np.clip(len(where) // (1 if self._is_close else 2), least, most))
         if not len(where):
             return self.draw(num_lines)
         starts = where[spread_out(where / (np.std(where, axis=0) + 1e-300), num_lines, self.rng)]
@@ -133,6 +133,8 @@ class Search(Fitted):
                 goals[row] = right[self.rng.choice(near)]
                 # never along a plane that both lie on
                 goals[row] += 0.1 * np.linalg.norm(goals[row] - starts[row]) * self.rng.standard_normal(d)
+        if self.follower is not None:
+            self.follower.trusting = self._is_close
         through = ways_between if self._is_close else lines_through
         with self.inquiry.meter.stage("lines"):
             s.add_lines(through(self.domain, starts, goals), fair=False)

@@ -31,7 +31,7 @@ def unite(t: Traces, one: int, two: int) -> bool:
     slack = DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one])
     chance = min(1.0, slack / np.linalg.norm(t.gamma[two, :-1])) ** max(size - len(apart), 0) * len(t)
     chance *= min(1.0, DEVIATIONS * (t.turn[one] + t.turn[two])) ** (t.output.shape[1] - 1)
-    alike = _alike(t, one, two)
+    alike = are_alike(t, one, two)
     if chance > CHANCE and not alike:
         return False
     matrix = (-2 * t.sides[one, apart, None] * t.ridges[apart]).T
@@ -94,7 +94,7 @@ def _allowed(t: Traces, one: int, two: int, planes: np.ndarray) -> np.ndarray:
     return DEVIATIONS * np.sqrt(variances[0] + variances[1]) + 1e-12 * np.abs(t.beta[one, planes])
 
 
-def _alike(t: Traces, one: int, two: int) -> float:
+def are_alike(t: Traces, one: int, two: int) -> float:
     """1 or -1 where weights of planes that both crossed agree, with that sign, and not by accident; else 0."""
     shared = t.known[one] & t.known[two]
     if not shared.any():
