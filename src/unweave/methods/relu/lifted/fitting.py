@@ -27,6 +27,8 @@ ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
 CORNERS = 0.02
 """Share of wrong answers that may come from corners of the domain, all else being right."""
+IDLE = 0.3
+"""Share of the bend at its kink that a trace which crossed next to nothing must have in all answers together."""
 HOPELESS = 300.0
 """Median deviation in error bars from which on a fit of everything takes a few steps only."""
 ROWS = 3.0
@@ -104,7 +106,10 @@ class Fitted(Explained):
                 follower.drop_islets()
             x, y, bars = self._answers()
             few = self.rng.permutation(len(x))
-            point = put_up(follower.traces, follower.faces, x[few[:4000]], y[few[:4000]], bars[few[:4000]])
+            some = few[:4000]
+            point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
+            if follower.drop_idle(np.linalg.norm(point.output, axis=1) < IDLE):
+                point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
             rows = few[: int(ROWS * len(point.flat()) / y.shape[1])]
             traces, prior = follower.traces, replace(follower.traces, covariance=follower.alone())
             known, misses = int(traces.known.sum()), np.zeros(0)

@@ -186,6 +186,14 @@ class Follower:
         self.traces = t.take(kept)
         self.own(self.kinks)
 
+    def drop_idle(self, idle: np.ndarray) -> bool:
+        """Drop those of the ``idle`` traces that crossed next to nothing; whether there were any."""
+        idle = idle & (self.traces.known.sum(axis=1) <= ISLET)
+        if idle.any():
+            self.traces = self.traces.take(~idle)
+            self.own(self.kinks)
+        return bool(idle.any())
+
     def alone(self) -> np.ndarray:
         """Covariances of the traces as their own kinks, crossings and places tell them, each for itself."""
         traces = replace(self.traces, gamma=self.traces.gamma.copy(), beta=self.traces.beta.copy())

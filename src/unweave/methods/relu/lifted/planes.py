@@ -303,6 +303,8 @@ def _refit(sightings: Sightings, normal, offset: float, prior, kinks):
     start = np.append(normal, offset)
     # gain form of the update: as many unknowns as kinks, not as inputs
     middle = prior @ x.T
+    # far below what was known before the system would be singular
+    sigma = np.maximum(sigma, 1e-6 * np.sqrt(np.maximum(np.einsum("nd,dn->n", x, middle), 0.0)))
     weight = np.ones(len(kinks))
     for turn in range(5):
         system = x @ middle + np.diag((sigma / weight) ** 2)
