@@ -21,6 +21,8 @@ from unweave.methods.relu.lifted.information import (
     without_units,
 )
 
+GAINING = 0.8
+"""Share of a standard error that may be left where points asked for it were of use."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 
@@ -57,7 +59,7 @@ class Search(Fitted):
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
         """Ask where the parameters that are still open show most, and fit again."""
-        information = None
+        information, before = None, np.inf
         for turn in range(max_rounds):
             assert self.network is not None
             if not can_measure(self.network) or clock.now() > self.deadline:
@@ -69,6 +71,9 @@ class Search(Fitted):
             self.say(f"  inform {turn}: worst {information.worst:.1e} weak {information.weak.shape[1]}")
             if information.worst < goal or not information.weak.shape[1] or turn == max_rounds - 1:
                 break
+            if information.worst > GAINING * before and information.worst < FLAGGED:  # no question tells more
+                break
+            before = information.worst
             near = x[self.rng.integers(len(x), size=1000)]
             near = near + 0.1 * np.std(x, axis=0) * self.rng.standard_normal(near.shape)
             pool = np.concatenate([self.candidates(3000), near[self.domain.contains(near)]])
