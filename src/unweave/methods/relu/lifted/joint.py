@@ -71,7 +71,8 @@ def fit_jointly(
             break
         worn = pulled or value > QUICKLY * cost
         stale = not worn
-    spread = scipy.linalg.lapack.dpotri(factor)[0]
+    (invert,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+    spread = invert(factor)[0]
     spread = (np.triu(spread) + np.triu(spread, 1).T) / scale[:, None] / scale
     rough = max(1.0, float(np.sqrt(np.mean(np.minimum(np.abs(residual), FAR) ** 2))))
     blocks, first = [], 0
