@@ -40,6 +40,9 @@ PATIENCE = 5
 """Rounds in which the share of unexplained answers must fall."""
 MOST_LINES, QUIET = 40, 4
 """Lines at the beginning, and how many in a row must show no new unit in a bounded domain."""
+SURE, MANY, BENDING = 0.1, 40, 0.87
+"""How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
+the share of them at which lines bend that cross no facets of deeper units."""
 POOREST, ALIKE = 0.3, 0.15
 """Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
 DEVIATIONS = 6.0
@@ -84,6 +87,8 @@ class ShallowSearch:
     """Kinks on each line that no known unit predicted, and all of them."""
     share: float = 2.0
     """Answers a parameter that a fit looks at."""
+    _num_crossings: int = 0
+    _num_bends: int = 0
     num_fresh: int = 0
     """Units, the last ones, that no fit has seen yet."""
 
@@ -168,6 +173,8 @@ class ShallowSearch:
             if quiet == (QUIET if self.bounded else 1) or clock.now() > self.deadline:
                 break
             quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
+            if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
+                return  # planes that end: facets of deeper units
             seen, first = np.array(self.seen), 5 if self.bounded else 1
             if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > DEEPER * max(np.sum(seen[-2:, 1]), 4):
                 return  # kinks that no plane predicts, on every line
@@ -183,6 +190,8 @@ class ShallowSearch:
     def _follow_lines(self, lines: Lines) -> int:
         """Look for kinks on these lines, measure those that no known unit predicts; how many are new units."""
         kinks = find_kinks(self.inquiry, lines)
+        for line, found in enumerate(kinks):
+            self._count_bends(lines, line, found)
         unseen = [self._unpredicted(lines, i, found) for i, found in enumerate(kinks)]
         self.seen.append((sum(len(u.positions) for u in unseen), sum(len(k.positions) for k in kinks)))
         planes, pieces = measure_planes(self.inquiry, lines, unseen, self.rng)
@@ -204,8 +213,8 @@ class ShallowSearch:
             self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
         return len(self.planes) - before
 
-    def _unpredicted(self, lines: Lines, line: int, found: Kinks) -> Kinks:
-        """The kinks of a line that are neither where nor as large as a known unit would have them."""
+    def _predict(self, lines: Lines, line: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where a line crosses the known planes, how sure that is, and how the answers would bend there."""
         planes = self.planes
         rates = planes.normals @ lines.directions[line]
         rates = np.where(np.abs(rates) > 1e-12, rates, 1e-12)
@@ -214,7 +223,27 @@ class ShallowSearch:
             lines.origins[line] + places[:, None] * lines.directions[line] - planes.points, axis=1
         )
         slack = DEVIATIONS * planes.errors * np.max(np.abs(planes.normals), axis=1) * apart / np.abs(rates)
-        jumps = planes.jumps * np.abs(rates)[:, None]
+        return places, slack, planes.jumps * np.abs(rates)[:, None]
+
+    def _count_bends(self, lines: Lines, line: int, found: Kinks) -> None:
+        """At how many known planes that the line surely crosses it bends."""
+        if len(found.positions) < 2 or not len(self.planes):
+            return
+        places, slack, jumps = self._predict(lines, line)
+        slack = 2 * slack + 1e-6 * (lines.scale[line] + np.abs(places))
+        room = SURE * np.ptp(found.positions) / len(found.positions)
+        weakest = np.min(np.linalg.norm(found.jumps, axis=1))
+        within = (places > found.positions.min()) & (places < found.positions.max())
+        sure = within & (slack < room) & (np.linalg.norm(jumps, axis=1) > 2 * weakest)
+        for t, width in zip(places[sure], slack[sure], strict=True):
+            if len(found.unresolved) and np.min(np.abs(found.unresolved - t)) < room + width:
+                continue
+            self._num_crossings += 1
+            self._num_bends += bool(np.min(np.abs(found.positions - t)) <= width)
+
+    def _unpredicted(self, lines: Lines, line: int, found: Kinks) -> Kinks:
+        """The kinks of a line that are neither where nor as large as a known unit would have them."""
+        places, slack, jumps = self._predict(lines, line)
         sizes = np.linalg.norm(jumps, axis=1)
         new = []
         for t, jump in zip(found.positions, found.jumps, strict=True):

@@ -26,6 +26,7 @@ def measure_crossings(
     room, thin = meetings.room.copy(), np.ones(len(meetings))
     for _ in range(max_tries):
         rows = np.flatnonzero(~done)
+        rows = rows[_can_tell(inquiry, traces, meetings.take(rows), room[rows], thin[rows])]
         if not len(rows):
             break
         good, b, error, thinner = _try(inquiry, traces, meetings.take(rows), room[rows], thin[rows])
@@ -41,20 +42,36 @@ def measure_crossings(
     return done
 
 
-def _try(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
-    """One attempt: which are good, the weights, their errors, and by how much steps across the plane are too long."""
-    n = len(m)
-    rows = np.arange(n)
+def _lengths(traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
+    """The normals, the facets' slopes within the planes (n, d), and steps along these and across the planes."""
     normal = traces.planes.normals[m.plane]
-    side = m.signs[rows, m.plane]
-    output = traces.output[m.unit]
     across = m.facet[:, :-1]
     along = np.einsum("nd,nd->n", across, normal)
     flat = across - along[:, None] * normal
     steep = np.maximum(np.linalg.norm(flat, axis=1), 1e-300)
-    v = flat / steep[:, None]
     apart = 0.4 * room
     step = thin * np.minimum(0.3 * room, 0.4 * apart * steep / np.maximum(np.abs(along), 1e-300))
+    return normal, flat, steep, apart, step
+
+
+def _can_tell(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
+    """At which meetings there is room enough for the error bars of answers and of the unit."""
+    _, _, steep, apart, step = _lengths(traces, m, room, thin)
+    error = 4 * inquiry.bars(m.x, np.zeros((len(m), 1))) / np.maximum(step, 1e-300)
+    blur = traces.spread(m.unit, m.x, traces.planes.heights(m.x))
+    fine = error <= ROUGH * np.linalg.norm(m.facet[:, :-1], axis=1)
+    return fine & (DEVIATIONS * blur < 0.5 * apart * steep)
+
+
+def _try(inquiry: Inquiry, traces: Traces, m: Meetings, room: np.ndarray, thin: np.ndarray):
+    """One attempt: which are good, the weights, their errors, and by how much steps across the plane are too long."""
+    n = len(m)
+    rows = np.arange(n)
+    side = m.signs[rows, m.plane]
+    output = traces.output[m.unit]
+    across = m.facet[:, :-1]
+    normal, flat, steep, apart, step = _lengths(traces, m, room, thin)
+    v = flat / steep[:, None]
     # onto the plane, exactly as far as it is known
     x = m.x - traces.planes.heights(m.x)[rows, m.plane][:, None] * normal
     on, off = x + apart[:, None] * v, x - apart[:, None] * v

@@ -58,6 +58,15 @@ def lines_through(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Line
     return shorten(lines) if np.isinf(domain.reach(starts.shape[1])) else lines
 
 
+def ways_between(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Lines:
+    """Lines through pairs of points, followed only so far beyond either as they lie apart."""
+    lines = lines_through(domain, starts, goals)
+    apart = np.linalg.norm(goals - starts, axis=1)
+    apart = apart[apart > 1e-9 * (1 + np.linalg.norm(starts, axis=1))]
+    low, high = np.maximum(lines.low, -apart), np.minimum(lines.high, 2 * apart)
+    return Lines(lines.origins, lines.directions, low, high, np.maximum(high, -low))
+
+
 def box_faces(low: np.ndarray, high: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Points on faces of a box of all dimensions: each coordinate at an end, more often than not, or anywhere."""
     d = len(low)

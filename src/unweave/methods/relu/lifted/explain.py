@@ -14,13 +14,23 @@ import numpy as np
 from unweave.core.domains import Box, Domain
 from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
 from unweave.methods.relu.lifted.follow import Follower
-from unweave.methods.relu.lifted.planes import Planes, add_planes, drop_facets, explained, find_planes
+from unweave.methods.relu.lifted.planes import (
+    Planes,
+    add_planes,
+    drop_facets,
+    explained,
+    find_planes,
+    outvoted,
+    sharpen_by_kinks,
+)
 from unweave.methods.relu.lifted.sharpen import sharpen_planes
 from unweave.methods.relu.lifted.sightings import Sightings
 from unweave.probes.inquiry import Inquiry
 
 MOST_FACETS = 400
 """Unexplained kinks that are looked at in one go."""
+FEW_LINES, MOST_DRAWS, QUIET = 8, 6, 4
+"""Rough answers: lines drawn at a time, how often, and how many without a new plane in a row end the look at them."""
 
 
 @dataclass
@@ -35,6 +45,8 @@ class Explained:
     follower: Follower | None = None
     suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """Points (n, d) at which an earlier network was wrong."""
+    num_used: int = 0
+    """Kinks, the first ones, that the planes were fitted to."""
 
     def __post_init__(self) -> None:
         self.sightings: Sightings = Sightings(self.inquiry, self.rng)
@@ -66,8 +78,32 @@ class Explained:
                 self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
 
     def find_planes(self) -> None:
-        with self.inquiry.meter.stage("first layer"):
-            self._grow(find_planes(self.sightings, self.planes))
+        if not self.inquiry.coarse:
+            with self.inquiry.meter.stage("first layer"):
+                self._grow(find_planes(self.sightings, self.planes))
+            return
+        # a missing plane is dear where bends drown: lines are drawn until they show none that is new
+        for _ in range(MOST_DRAWS):
+            self._sharpen_planes()
+            before = len(self.planes)
+            with self.inquiry.meter.stage("first layer"):
+                lines = len(self.sightings.scans)
+                self._grow(find_planes(self.sightings, self.planes, max_lines=lines, quiet=QUIET))
+            if len(self.planes) <= before or self.is_shallow:
+                break
+            self.draw(FEW_LINES)
+
+    def _sharpen_planes(self) -> None:
+        """All planes by the kinks seen since the last time, without those that these speak against."""
+        self.planes = sharpen_by_kinks(self.sightings, self.planes, self.num_used)
+        self.num_used = len(self.sightings)
+        wrong = outvoted(self.sightings, self.planes)
+        self.planes = self.planes.take(~wrong)
+        if self.follower is not None:
+            if wrong.any():
+                self.follower.restart(self.planes)
+            else:
+                self.follower.replace_planes(self.planes)
 
     def _grow(self, planes: Planes) -> np.ndarray:
         """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""

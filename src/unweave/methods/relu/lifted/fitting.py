@@ -29,7 +29,11 @@ ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
 CORNERS = 0.02
 """Share of wrong answers that may come from corners of the domain, all else being right."""
-ROWS = 4.0
+IDLE = 0.3
+"""Share of the bend at its kink that a trace which crossed next to nothing must have in all answers together."""
+HOPELESS = 300.0
+"""Median deviation in error bars from which on a fit of everything takes a few steps only."""
+ROWS = 3.0
 """Residuals a parameter in a fit of everything."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
@@ -99,17 +103,24 @@ class Fitted(Explained):
         assert self.follower is not None
         follower, known, turn = self.follower, -1, 0
         while True:
-            follower.drop_islets()
+            follower.drop_parts()
+            if self.wrong >= CORNERS:  # otherwise they may be what is missing
+                follower.drop_islets()
             x, y, bars = self._answers()
             few = self.rng.permutation(len(x))
-            point = put_up(follower.traces, follower.faces, x[few[:4000]], y[few[:4000]], bars[few[:4000]])
+            some = few[:4000]
+            point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
+            if follower.drop_idle(np.linalg.norm(point.output, axis=1) < IDLE):
+                point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
             rows = few[: int(ROWS * len(point.flat()) / y.shape[1])]
             traces, prior = follower.traces, replace(follower.traces, covariance=follower.alone())
             known, misses = int(traces.known.sum()), np.zeros(0)
             for _ in range(2):
-                traces, point = fit_jointly(prior, point, x[rows], y[rows], bars[rows])
+                # where something is wrong that no fit mends a few steps tell
+                steps = 12 if np.median(np.abs(point(x) - y) / bars[:, None]) < HOPELESS else 3
+                traces, point = fit_jointly(prior, point, x[rows], y[rows], bars[rows], max_steps=steps)
                 misses = np.max(np.abs(point(x) - y), axis=1) / bars
-                if np.median(misses) > BEYOND:  # something is wrong that no fit mends
+                if np.median(misses) > BEYOND:
                     break
                 gross = misses > 100 if np.mean(misses > BEYOND) > CORNERS else np.zeros(len(x), dtype=bool)
                 rows = np.union1d(rows, np.argsort(-np.where(gross, 0.0, misses))[: len(rows) // 2])

@@ -21,7 +21,7 @@ from unweave.methods.relu.lifted.refine import choose_places, measure_places, of
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.straight import find_straight, repeated
 from unweave.methods.relu.lifted.traces import Traces
-from unweave.methods.relu.lifted.unite import unite
+from unweave.methods.relu.lifted.unite import are_alike, unite
 from unweave.methods.relu.lifted.units import Unit
 from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
 
@@ -49,6 +49,8 @@ class Follower:
     say: Callable[[str], None] = print
     traces: Traces = field(init=False)
     failures: dict[tuple[int, int], int] = field(default_factory=dict)
+    trusting: bool = False
+    """Whether traces that could cross nothing are kept: where little is missing a fit tells what they are worth."""
 
     def __post_init__(self) -> None:
         self.traces = Traces.none(self.planes, self.sightings.inquiry.output_size)
@@ -110,6 +112,10 @@ class Follower:
         self.planes, self.failures = planes, {}
         self.faces: Faces = Faces.draw(planes, self.low, self.high, self.rng)
 
+    def replace_planes(self, planes: Planes) -> None:
+        """The same planes, known better."""
+        self.traces, self.planes = replace(self.traces, planes=planes), planes
+
     def restart(self, planes: Planes) -> None:
         """Begin anew over these planes."""
         self.planes, self.failures = planes, {}
@@ -130,6 +136,8 @@ class Follower:
 
     def drop_misread(self) -> None:
         """Drop traces that could cross nothing: two bends closer than the scan could tell show a facet that is none."""
+        if self.trusting:
+            return
         failed = {seed for (seed, _), count in self.failures.items() if count}
         crossed = self.traces.known.sum(axis=1)
         kept = [crossed[j] > 0 or int(seed) not in failed for j, seed in enumerate(self.traces.seed)]
@@ -158,6 +166,16 @@ class Follower:
         self.refit()
         return int(good.sum())
 
+    def drop_parts(self) -> None:
+        """Drop traces that share the weights of one that owns more kinks: a unit counts once."""
+        t, kept = self.traces, np.ones(len(self.traces), dtype=bool)
+        order = np.argsort(-self.owned.sum(axis=0), kind="stable")
+        for rank, j in enumerate(order):
+            for other in order[rank + 1 :]:
+                kept[other] &= not (kept[j] and kept[other] and are_alike(t, int(j), int(other)))
+        self.traces = t.take(kept)
+        self.own(self.kinks)
+
     def drop_islets(self) -> None:
         """Drop traces that crossed next to nothing and share the output of one that did: they are parts of it."""
         t = self.traces
@@ -167,6 +185,14 @@ class Follower:
             kept[j] = not np.any((apart < DEVIATIONS * (t.turn + t.turn[j])) & (crossed > 2 * ISLET))
         self.traces = t.take(kept)
         self.own(self.kinks)
+
+    def drop_idle(self, idle: np.ndarray) -> bool:
+        """Drop those of the ``idle`` traces that crossed next to nothing; whether there were any."""
+        idle = idle & (self.traces.known.sum(axis=1) <= ISLET)
+        if idle.any():
+            self.traces = self.traces.take(~idle)
+            self.own(self.kinks)
+        return bool(idle.any())
 
     def alone(self) -> np.ndarray:
         """Covariances of the traces as their own kinks, crossings and places tell them, each for itself."""

@@ -12,11 +12,10 @@ import numpy as np
 import scipy.linalg
 
 from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.ridge_normal import gradient_of, normal_matrix
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.methods.relu.lifted.traces import Traces
 
-CHUNK = 3_000_000
-"""Numbers of a Jacobian held at a time."""
 LOOSE = 3.0
 """By how much covariances are taken to be larger than they say: they may rest on a misread kink."""
 PULLED, LOOSER = 2.0, 10.0
@@ -27,6 +26,8 @@ FAR = 6.0
 """Deviations in error bars from which on an answer counts less."""
 ENOUGH = 0.98
 """A step that leaves more than this share of the cost is the last."""
+QUICKLY = 0.7
+"""A step that leaves more than this share of the cost wants derivatives of its own."""
 
 
 def fit_jointly(
@@ -40,23 +41,21 @@ def fit_jointly(
     size, held = len(base), len(base) - start.above.size
     q, prior = np.zeros(size), np.arange(size) < held
     values, u, z = point.forward(x)
-    residual, inverse, scale = (values - y) / bars, np.zeros((0, 0)), np.ones(size)
+    residual, scale, factor, worn, stale = (values - y) / bars, np.ones(size), np.zeros((0, 0)), True, False
     for _ in range(max_steps):
         limit = max(FAR, 3 * float(np.median(np.abs(residual))))
         weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
-        matrix, gradient = np.diag(prior.astype(float)), np.where(prior, q, 0.0)
-        step = max(16, CHUNK // (y.shape[1] * size))
-        for first in range(0, len(x), step):
-            part = slice(first, first + step)
-            j = _turn(point.jacobian(x[part], u[part], z[part]), roots)
-            j *= (weights[part] / bars[part]).reshape(-1, 1)
-            matrix += j.T @ j
-            gradient += j.T @ (weights[part] * residual[part]).ravel()
-        scale = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
-        matrix = matrix / scale[:, None] / scale
-        matrix[np.diag_indices(size)] += 1e-11
-        factor = scipy.linalg.cho_factor(matrix, check_finite=False)
-        change = scipy.linalg.cho_solve(factor, gradient / scale, check_finite=False) / scale
+        if worn:  # the last factor serves as long as it leads on
+            matrix = normal_matrix(point, x, u, z, weights / bars)
+            matrix = _turn(_turn(matrix, roots).T, roots)
+            matrix[np.diag_indices(size)] += prior
+            scale = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
+            matrix = matrix / scale[:, None] / scale
+            matrix[np.diag_indices(size)] += 1e-11
+            factor, stale = scipy.linalg.cho_factor(matrix, check_finite=False)[0], False
+        gradient = gradient_of(point, x, u, z, weights**2 * residual / bars)
+        gradient = np.where(prior, q, 0.0) + _turn(gradient[None], roots)[0]
+        change = scipy.linalg.cho_solve((factor, False), gradient / scale, check_finite=False) / scale
         cost, value = _cost(residual, limit) + float(q[:held] @ q[:held]), np.inf
         for shorter in (1.0, 0.3, 0.1):
             trial = q - shorter * change
@@ -67,11 +66,14 @@ def fit_jointly(
             if value < cost:
                 q, point, residual, (u, z) = trial, there, fresh, bends
                 break
-        inverse = factor
         pulled = _loosen(q, roots)
-        if value > ENOUGH * cost and not pulled:
+        if value > ENOUGH * cost and not pulled and not stale:
             break
-    spread = scipy.linalg.cho_solve(inverse, np.eye(size), check_finite=False) / scale[:, None] / scale
+        worn = pulled or value > QUICKLY * cost
+        stale = not worn
+    (invert,) = scipy.linalg.get_lapack_funcs(("potri",), (factor,))
+    spread = invert(factor)[0]
+    spread = (np.triu(spread) + np.triu(spread, 1).T) / scale[:, None] / scale
     rough = max(1.0, float(np.sqrt(np.mean(np.minimum(np.abs(residual), FAR) ** 2))))
     blocks, first = [], 0
     for root in roots:

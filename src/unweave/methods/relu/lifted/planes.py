@@ -24,6 +24,9 @@ SHARE, ROUGH_SHARE, LEAST = 0.8, 0.6, 4
 """A plane must explain this share of the lines that cross it, exact answers or rough, and so many of them."""
 
 
+CLEAR, CROWDED = 0.02, 0.15
+"""How well a plane must be known where a line crosses it, relative to the distance of kinks: for one line to tell, and
+for many to vote."""
 FEW = 5
 """Lines that must be able to tell whether a facet is part of a plane."""
 
@@ -80,6 +83,36 @@ def find_planes(sightings: Sightings, planes: Planes, *, max_lines: int = 12, qu
         if silent >= quiet:
             break
     return drop_facets(sightings, planes, num_old)
+
+
+def sharpen_by_kinks(sightings: Sightings, planes: Planes, first: int, num_passes: int = 3) -> Planes:
+    """The planes, each fitted to those of the kinks from number ``first`` on that it explains, as well as before."""
+    normals, offsets, covariances = planes.normals.copy(), planes.offsets.copy(), planes.covariances.copy()
+    everywhere = np.ones(len(sightings.scans), dtype=bool)
+    for i in range(len(planes)):
+        used = np.zeros(0, dtype=int)
+        for turn in range(num_passes):  # what is known better is told from other kinks on more lines
+            crowded = CROWDED if turn else CLEAR
+            kinks, *_ = _vote(sightings, normals[i], offsets[i], covariances[i], everywhere, crowded)
+            kinks = np.setdiff1d(kinks[kinks >= first], used)
+            if not len(kinks):
+                break
+            normals[i], offsets[i], covariances[i] = _refit(
+                sightings, normals[i], float(offsets[i]), covariances[i], kinks
+            )
+            used = np.union1d(used, kinks)
+    return Planes(normals, offsets, covariances, planes.shares)
+
+
+def outvoted(sightings: Sightings, planes: Planes) -> np.ndarray:
+    """Which planes most random lines cross without a kink: facets of deeper units, seen on few lines before."""
+    found = np.zeros(len(planes), dtype=bool)
+    for i in range(len(planes)):
+        vote = _vote(
+            sightings, planes.normals[i], float(planes.offsets[i]), planes.covariances[i], crowded=CROWDED
+        )
+        found[i] = vote[1] >= 2 * FEW and vote[2] < ROUGH_SHARE * vote[1]
+    return found
 
 
 def drop_facets(sightings: Sightings, planes: Planes, num_old: int) -> Planes:
@@ -220,9 +253,16 @@ def _into(domain, points: np.ndarray) -> np.ndarray:
     return points * (1 - 1e-6)
 
 
-def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.ndarray, int, int, float]:
+def _vote(
+    sightings: Sightings,
+    normal,
+    offset: float,
+    covariance,
+    fair: np.ndarray | None = None,
+    crowded: float = CLEAR,
+) -> tuple[np.ndarray, int, int, float]:
     """Kinks that the plane explains on random lines; how many lines could tell, how many do, and by luck."""
-    lines, fair = sightings.lines, sightings.fair
+    lines, fair = sightings.lines, sightings.fair if fair is None else fair
     assert lines is not None
     assert fair is not None
     rates = lines.directions @ normal
@@ -236,7 +276,7 @@ def _vote(sightings: Sightings, normal, offset: float, covariance) -> tuple[np.n
         mine = slice(starts[line], starts[line + 1])
         places = sightings.t[mine]
         slack = DEVIATIONS * deviation
-        if slack > 0.02 * max(np.ptp(places) / max(len(places), 1) if len(places) > 1 else 1.0, 1e-12):
+        if slack > crowded * max(np.ptp(places) / max(len(places), 1) if len(places) > 1 else 1.0, 1e-12):
             continue
         gaps = sightings.scans[line].gaps
         if gaps is not None and np.any((gaps[:, 0] - slack <= t[line]) & (t[line] <= gaps[:, 1] + slack)):
@@ -263,14 +303,17 @@ def _refit(sightings: Sightings, normal, offset: float, prior, kinks):
     start = np.append(normal, offset)
     # gain form of the update: as many unknowns as kinks, not as inputs
     middle = prior @ x.T
+    # far below what was known before the system would be singular
+    sigma = np.maximum(sigma, 1e-6 * np.sqrt(np.maximum(np.einsum("nd,dn->n", x, middle), 0.0)))
     weight = np.ones(len(kinks))
-    for _ in range(4):
+    for turn in range(5):
         system = x @ middle + np.diag((sigma / weight) ** 2)
         change = middle @ np.linalg.solve(system, -(x @ start))
         misses = np.abs(x @ (start + change)) / sigma
+        if turn == 3:  # kinks may be rougher than their bars say; what was known before is not
+            sigma = sigma * max(1.0, float(np.median(misses)) / 0.67)
         weight = 1 / np.sqrt(np.maximum(1.0, misses / 4))
-    factor = max(1.0, float(np.median(misses)) / 0.67)
-    covariance = (prior - middle @ np.linalg.solve(system, middle.T)) * factor**2
+    covariance = prior - middle @ np.linalg.solve(system, middle.T)
     found = start + change
     length = np.linalg.norm(found[:-1])
     return found[:-1] / length, float(found[-1] / length), (covariance + covariance.T) / 2

@@ -18,6 +18,8 @@ from unweave.core.network import Network
 
 DENSE, WORK = 3000, 1e11
 """Most free parameters, and rows times their square, for which the normal equations are formed."""
+CLOSE = 10.0
+"""Median deviation in error bars below which steps are not damped at first."""
 HOPELESS = 6
 """After so many steps a fit that has not come closer is given up."""
 CHUNK = 3_000_000
@@ -117,8 +119,9 @@ def refit(
     residual = (stack.forward(p, x)[0] - y) / bars[:, None]
     if robust:
         limit = max(6.0, 4 * float(np.median(np.abs(residual))))
-    cost, damping, steps = _cost(residual, limit), 1e-6, 0
     first = float(np.median(np.abs(residual)))
+    # near the end what few answers show is still open: only an undamped step moves it
+    cost, damping, steps = _cost(residual, limit), 1e-6 if first > CLOSE else 1e-11, 0
     for steps in range(1, max_steps + 1):
         weights = np.minimum(1.0, limit / np.maximum(np.abs(residual), 1e-300))
         solve = _expand(stack, p, x, bars, residual, weights, which)

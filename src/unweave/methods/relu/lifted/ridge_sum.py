@@ -38,18 +38,17 @@ class RidgeSum:
         z = x @ self.gamma.T + np.abs(u) @ self.beta.T
         return np.maximum(z, 0.0) @ self.output + np.hstack([np.abs(u), x]) @ self.above, u, z
 
-    def jacobian(self, x: np.ndarray, u: np.ndarray, z: np.ndarray) -> np.ndarray:
-        """(points * k, parameters) in the order of ``flat``."""
+    def other_columns(self, x: np.ndarray, u: np.ndarray, z: np.ndarray) -> np.ndarray:
+        """(points, k, parameters): derivatives by all that follows the units' own weights in ``flat``."""
         count, (n, k) = len(x), (len(self.rows), self.output.shape[1])
         slopes = (z > 0)[:, None, :] * self.output.T
         bends = np.where(u > 0, 1.0, -1.0)[:, None, :] * (slopes @ self.beta + self.above[:n].T)
-        features, linear = np.hstack([x, np.abs(u)]), np.hstack([np.maximum(z, 0.0), np.abs(u), x])
-        parts = [
-            slopes[:, :, :, None] * features[:, None, None, :],
+        linear = np.hstack([np.maximum(z, 0.0), np.abs(u), x])
+        parts = (
             bends[:, :, :, None] * x[:, None, None, :],
             linear[:, None, :, None] * np.eye(k)[:, None, :],
-        ]
-        return np.concatenate([part.reshape(count * k, -1) for part in parts], axis=1)
+        )
+        return np.concatenate([part.reshape(count, k, -1) for part in parts], axis=2)
 
     def flat(self) -> np.ndarray:
         parts = np.hstack([self.gamma, self.beta]), self.rows, self.output, self.above

@@ -7,11 +7,16 @@ from collections.abc import Callable
 import numpy as np
 
 from unweave.core import clock
+from unweave.methods.relu.lifted.fitting import CORNERS
 from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import Inquiry
 
+FEW, ROUGHLY_FEW = 0.2, 0.4
+"""Share of the second layer's kinks that may be unexplained where a network is put together, exact answers or rough."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
+NOWHERE = 10.0
+"""Relative standard error of a unit from which on it is likely none."""
 GOAL = 40.0
 """Standard errors of rough answers' parameters are brought down to this many relative errors of one answer."""
 
@@ -34,16 +39,14 @@ def search_two_layers(
     edges = False
     for turn in range(max_rounds):
         search.find_planes()
-        if inquiry.coarse and not turn and not search.is_shallow:  # a missing plane is dear where bends drown
-            search.draw(num_lines)
-            search.find_planes()
         seen = search.sightings
         say(f"round {turn}: {len(seen.scans)} lines, {len(seen)} kinks, {len(search.planes)} planes")
         if not search.is_shallow:
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
-        few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
+        most = ROUGHLY_FEW if inquiry.coarse else FEW
+        few = search.is_shallow or unknown <= most * len(search.open_kinks()) + 2
         if few:
             search.fit()
             if _settle(search, say):
@@ -51,7 +54,7 @@ def search_two_layers(
         if clock.now() > search.deadline:
             break
         if few:
-            search.draw_towards(8, 24)
+            search.draw_towards(8, 60 if inquiry.coarse and search.wrong < CORNERS else 24)
             if not edges:
                 search.draw_edges(EDGES)
                 edges = True
@@ -71,6 +74,9 @@ def _settle(search: Search, say) -> bool:
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
                 return True
+            first = search.inform(goal, max_rounds=1)
+            if first is not None and first.worst > NOWHERE:  # no question would tell such a unit
+                search.drop_flagged(first, least=NOWHERE)
             search.information = search.inform(goal)
             if search.information is not None and search.drop_flagged(search.information):
                 search.information = search.inform(goal)

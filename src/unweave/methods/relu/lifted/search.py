@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import clock
-from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out
-from unweave.methods.relu.lifted.fitting import BEYOND, Fitted
+from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
+from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
@@ -21,6 +21,8 @@ from unweave.methods.relu.lifted.information import (
     without_units,
 )
 
+GAINING = 0.8
+"""Share of a standard error that may be left where points asked for it were of use."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 
@@ -57,7 +59,7 @@ class Search(Fitted):
 
     def inform(self, goal: float, *, num_points: int = 120, max_rounds: int = 5) -> Information | None:
         """Ask where the parameters that are still open show most, and fit again."""
-        information = None
+        information, before = None, np.inf
         for turn in range(max_rounds):
             assert self.network is not None
             if not can_measure(self.network) or clock.now() > self.deadline:
@@ -69,6 +71,9 @@ class Search(Fitted):
             self.say(f"  inform {turn}: worst {information.worst:.1e} weak {information.weak.shape[1]}")
             if information.worst < goal or not information.weak.shape[1] or turn == max_rounds - 1:
                 break
+            if information.worst > GAINING * before and information.worst < FLAGGED:  # no question tells more
+                break
+            before = information.worst
             near = x[self.rng.integers(len(x), size=1000)]
             near = near + 0.1 * np.std(x, axis=0) * self.rng.standard_normal(near.shape)
             pool = np.concatenate([self.candidates(3000), near[self.domain.contains(near)]])
@@ -80,14 +85,14 @@ class Search(Fitted):
                 break
         return information
 
-    def drop_flagged(self, information: Information, max_tries: int = 12) -> bool:
+    def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
         assert self.network is not None
         flagged = [
             (float(e), layer, unit)
             for layer, errors in enumerate(information.units[:-1])
             for unit, e in enumerate(errors)
-            if e > FLAGGED
+            if e > least
         ]
         network = self.network
         kept = [np.ones(len(errors), dtype=bool) for errors in information.units[:-1]]
@@ -118,22 +123,30 @@ class Search(Fitted):
             misses = self._misses(self.network, x, y, bars)
             points.append(x[misses > BEYOND])
             right = x[misses <= BEYOND]
-        where = np.concatenate(points)
+        where = points[-1] if self._is_close and len(points[-1]) else np.concatenate(points)
         if len(where):
             typical = float(np.median(np.linalg.norm(s.x, axis=1))) if len(s.x) else 1.0
             where = where[np.linalg.norm(where, axis=1) < 100 * (1 + typical)]
-        num_lines = int(np.clip(len(where) // 2, least, most))
+        num_lines = int(np.clip(len(where) // (1 if self._is_close else 2), least, most))
         if not len(where):
             return self.draw(num_lines)
         starts = where[spread_out(where / (np.std(where, axis=0) + 1e-300), num_lines, self.rng)]
         num_lines = len(starts)
         goals = self.domain.sample(num_lines, d, self.rng)
-        for row in range(0, num_lines, 2):
+        for row in range(0, num_lines, 1 if self._is_close else 2):
             if len(right) > 40:
                 near = np.argsort(np.linalg.norm(right - starts[row], axis=1))[:40]
                 goals[row] = right[self.rng.choice(near)]
                 # never along a plane that both lie on
                 goals[row] += 0.1 * np.linalg.norm(goals[row] - starts[row]) * self.rng.standard_normal(d)
+        if self.follower is not None:
+            self.follower.trusting = self._is_close
+        through = ways_between if self._is_close else lines_through
         with self.inquiry.meter.stage("lines"):
-            s.add_lines(lines_through(self.domain, starts, goals), fair=False)
+            s.add_lines(through(self.domain, starts, goals), fair=False)
         return None
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether all but a few answers are explained, in a bounded domain: what is missing lies where they are not."""
+        return self.is_bounded and self.inquiry.coarse and self.network is not None and self.wrong < CORNERS

@@ -18,7 +18,7 @@ from unweave.probes.lines import Lines
 from unweave.probes.scan import scan_lines
 
 DEVIATIONS = 6.0
-FACET_ERROR = 0.02
+FACET_ERROR = 0.08
 """Relative error of a jump above which it tells nothing."""
 
 

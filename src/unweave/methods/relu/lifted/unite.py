@@ -13,6 +13,8 @@ from unweave.methods.relu.lifted.traces import Traces
 
 CHANCE = 1e-6
 """Chance of an accident up to which agreement is none."""
+MISREAD = 1e-3
+"""The same that two parts of a unit, known to be such, differ by a multiple of one plane."""
 
 
 def unite(t: Traces, one: int, two: int) -> bool:
@@ -29,7 +31,7 @@ def unite(t: Traces, one: int, two: int) -> bool:
     slack = DEVIATIONS * blur + 1e-12 * np.linalg.norm(t.gamma[one])
     chance = min(1.0, slack / np.linalg.norm(t.gamma[two, :-1])) ** max(size - len(apart), 0) * len(t)
     chance *= min(1.0, DEVIATIONS * (t.turn[one] + t.turn[two])) ** (t.output.shape[1] - 1)
-    alike = _alike(t, one, two)
+    alike = are_alike(t, one, two)
     if chance > CHANCE and not alike:
         return False
     matrix = (-2 * t.sides[one, apart, None] * t.ridges[apart]).T
@@ -46,7 +48,32 @@ def unite(t: Traces, one: int, two: int) -> bool:
         return True
     if alike:
         _share(t, one, two, alike)
+        return not len(apart) and _mend(t, one, two, alike, slack)
     return False
+
+
+def _mend(t: Traces, one: int, two: int, sign: float, slack: float) -> bool:
+    """Whether two parts that share all weights differ by a wrong one alone; ``one`` gets the right one.
+
+    Each part rests on its own side of the plane whose weight was misread, so that their affine parts differ by a
+    multiple of it.
+    """
+    left = sign * t.gamma[two] - t.gamma[one]
+    planes = np.flatnonzero(t.known[one] & (t.sides[one] != t.sides[two]))
+    if len(left) < 3 or not len(planes):
+        return False
+    ridges = t.ridges[planes]
+    share = ridges @ left / np.einsum("nd,nd->n", ridges, ridges)
+    rest = np.linalg.norm(left - share[:, None] * ridges, axis=1)
+    best = int(np.argmin(rest))
+    chance = len(planes) * (rest[best] / max(np.linalg.norm(left), 1e-300)) ** (len(left) - 1)
+    if rest[best] > slack or chance > MISREAD:
+        return False
+    plane = planes[best]
+    change = share[best] / 2
+    t.beta[one, plane] -= change * t.sides[one, plane]
+    t.gamma[one] += change * ridges[best]
+    return True
 
 
 def _seen_from(t: Traces, one: int, two: int, sign: float) -> np.ndarray:
@@ -67,7 +94,7 @@ def _allowed(t: Traces, one: int, two: int, planes: np.ndarray) -> np.ndarray:
     return DEVIATIONS * np.sqrt(variances[0] + variances[1]) + 1e-12 * np.abs(t.beta[one, planes])
 
 
-def _alike(t: Traces, one: int, two: int) -> float:
+def are_alike(t: Traces, one: int, two: int) -> float:
     """1 or -1 where weights of planes that both crossed agree, with that sign, and not by accident; else 0."""
     shared = t.known[one] & t.known[two]
     if not shared.any():
