@@ -41,6 +41,8 @@ def search_two_layers(
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
+        if search.is_deeper(unknown):
+            break
         few = search.is_shallow or unknown <= 0.2 * len(search.open_kinks()) + 2
         if few:
             search.fit()
