@@ -31,7 +31,9 @@ def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Fi
         return Finding(None, reason="no hyperplane shows in the whole domain")
     rows = rows_of(units.features)
     if not top.is_output or top.wrong.any():
-        return _open(rows[0], f"{len(units.traces)} generations of units leave {len(units.unexplained())} kinks")
+        return _open(
+            rows[0], f"{len(units.traces)} generations of units leave {len(units.unexplained())} kinks"
+        )
     found = compose(
         Known(pool.input_size), rows, top.coefficients, inquiry.meter.domain, problem.rng("compose")
     )

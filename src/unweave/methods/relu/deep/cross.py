@@ -63,7 +63,9 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     points = np.concatenate([on, on + lift, on - lift, off, off + lift, off - lift])
     size = np.linalg.norm(facet, axis=1)
     inside = np.all(domain.contains(points).reshape(6, -1), axis=0)
-    near_ok, jump_near, near_error, _, _, shows = _bend(inquiry, m.x, m.side[:, None] * normal, facet, room, inside)
+    near_ok, jump_near, near_error, _, _, shows = _bend(
+        inquiry, m.x, m.side[:, None] * normal, facet, room, inside
+    )
     scale = np.linalg.norm(jump_near, axis=1)
     clear = near_ok & (near_error < ROUGH * scale) & inside
     n = len(m)

@@ -134,7 +134,9 @@ def recover(
         num_failures += 1
         if num_failures >= MAX_FAILURES:
             break
-        if failures.get(depth, 0) >= MOST_TRIED:  # more of the same does not help: the layer below again, once
+        if (
+            failures.get(depth, 0) >= MOST_TRIED
+        ):  # more of the same does not help: the layer below again, once
             # what was known of the layers below before is kept: only the layer below the last is looked for again
             if num_back.get(depth, 0) or not depth or depth < best.known.depth:
                 break

@@ -33,7 +33,9 @@ def stack(base, rows: list[np.ndarray]):
     return base
 
 
-def settle(pool: Pool, base, features, nulls: list[list[np.ndarray]], max_steps: int = 12, say=lambda text: None):
+def settle(
+    pool: Pool, base, features, nulls: list[list[np.ndarray]], max_steps: int = 12, say=lambda text: None
+):
     """The features with the open directions of their rows as the answers have them, and the output layer on them."""
     rows, top = rows_of(features), fit_top(pool, features)
     x, y, weight, size = transcript(pool)

@@ -35,7 +35,7 @@ DARK = 1e-7
 """Share of the features in which a row is not known, above which its value is not."""
 HITS = 0.95
 FEW = 4
-FRESH = 200
+FRESH = 400
 QUIET = 3
 OFFLINE = 400
 GUESSED = 0.1
@@ -53,7 +53,7 @@ class Sideless:
     features: Known | Lifted = field(init=False)
     traces: list[list[Trace]] = field(default_factory=list)
     """Of every generation."""
-    demoted: set[tuple[int, int]] = field(default_factory=set)
+    demoted: set[tuple[int, int, int]] = field(default_factory=set)
     least_crossed: int = 2
 
     def __post_init__(self) -> None:
@@ -74,7 +74,8 @@ class Sideless:
             mine = np.flatnonzero(pool.line == i)
             known = self.features.breaks(lines, i)[1:-1]
             out[mine] = nearest(known, pool.t[mine]) > PLACE * lines.scale[i]
-        return np.flatnonzero(out)
+        # kinks too close to others for their normals begin nothing
+        return np.flatnonzero(out & ~((pool.kink_cells[:, 0] >= 0) & np.isinf(pool.normal_error)))
 
     def recover(self, num_lines: int, suspects: np.ndarray | None = None, max_rounds: int = 6) -> Top:
         """Lines, units and the output layer, until no answer contradicts or nothing more is found."""
@@ -85,7 +86,7 @@ class Sideless:
         for turn in range(max_rounds):
             top = fit_top(pool, self.features)
             if top.is_output:
-                fresh = [domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng)]
+                fresh = [self._fresh_points(), domain.edge(FRESH // 4, d, rng)]
                 pool.inquiry.meter.ask(np.concatenate([*fresh, *([] if suspects is None else [suspects])]))
                 top = fit_top(pool, self.features)
             self.say(
@@ -110,6 +111,14 @@ class Sideless:
             pool.add_lines(more)
             self.search(self.refresh())
         return top
+
+    def _fresh_points(self) -> np.ndarray:
+        """A point in every cell of the units that many points show: whatever bends in vain has cells of its own."""
+        domain, d, rng = self.pool.inquiry.meter.domain, self.pool.input_size, self.pool.rng
+        x = domain.sample(10 * FRESH, d, rng)
+        sides = np.concatenate(self.features.gradients(x)[0], axis=1) > 0
+        first = np.unique(sides, axis=0, return_index=True)[1]
+        return x[rng.permutation(first)[:FRESH]]
 
     def refresh(self) -> list[int]:
         """Complete units anew that bend where new lines show nothing; kinks of those above, to begin anew."""
@@ -164,13 +173,15 @@ class Sideless:
         ends = self.pool.input_size + np.cumsum([0, *(len(part) for part in self.traces)])
         for g in range(1, len(self.traces) - 1):
             below = self._below(g)
-            lower = []
+            tracks, found = None, []
             for h in range(g + 1, len(self.traces)):
                 for trace in self.traces[h]:
-                    if (trace.seed, g) not in self.demoted and stands_below(trace, int(ends[g]), int(ends[h])):
-                        self.demoted.add((trace.seed, g))
-                        lower.append(trace.seed)
-            found = self._trace(below, np.array(lower), self.tracks(below), 0) if lower else []
+                    key = trace.seed, g, trace.null.shape[1]
+                    one = None if key in self.demoted else lowered(trace, int(ends[g]), int(ends[h]))
+                    self.demoted.add(key)
+                    if one is not None:
+                        tracks = self.tracks(below) if tracks is None else tracks
+                        found += [one] if self._shows(below, one, tracks) else []
             if not found:
                 continue
             kept = {trace.seed for trace in found}
@@ -189,7 +200,9 @@ class Sideless:
         seeds = seeds[np.isfinite(pool.normal_error[seeds])]
         traces = follow(pool, features, [begin(pool, features, int(m)) for m in seeds], strict=True)
         good = [trace for trace in traces if trace.crossed >= least and self._shows(features, trace, tracks)]
-        self.say(f"    {len(seeds)} seeds, {len(traces)} followed, {len(good)} show, {pool.num_queries} queries")
+        self.say(
+            f"    {len(seeds)} seeds, {len(traces)} followed, {len(good)} show, {pool.num_queries} queries"
+        )
         return good
 
     def _add(self, found: list[Trace]) -> None:
@@ -215,11 +228,17 @@ class Sideless:
         found: list[Trace] = list(kept or [])
         tried: set[int] = set()
         quiet = 0
+        h, jac = self.features.jacobian(pool.x[left])
+        extended = np.hstack([h, np.ones((len(left), 1))])
         while clock.now() < self.deadline and quiet < QUIET:
-            free = [m for m in left if int(m) not in tried and not self._owned(found, int(m))]
-            if not free:
+            owned = np.zeros(len(left), dtype=bool)
+            for trace in found:
+                size = np.linalg.norm(np.einsum("p,npd->nd", trace.row[:-1], jac), axis=1)
+                near = np.abs(extended @ trace.row) <= PLACE * self._scale * size
+                owned |= near & (size > 0) & ~is_dark(trace, extended)
+            free = left[~owned & ~np.isin(left, list(tried))]
+            if not len(free):
                 break
-            free = np.array(free)
             seeds = free[np.isin(free, first)] if not tried else free[:0]
             if not len(seeds):
                 lines, counts = np.unique(pool.line[free], return_counts=True)
@@ -234,19 +253,6 @@ class Sideless:
         self._add(found)
         return len(found) - len(kept or [])
 
-    def _owned(self, found: list[Trace], kink: int) -> bool:
-        x, scale = self.pool.x[kink][None], self._scale
-        h, jac = self.features.jacobian(x)
-        extended = np.append(h[0], 1.0)
-        for trace in found:
-            facet = trace.row[:-1] @ jac[0]
-            size = np.linalg.norm(facet)
-            if is_dark(trace, extended[None])[0] or not size:
-                continue
-            if abs(extended @ trace.row) <= PLACE * scale * size:
-                return True
-        return False
-
     @property
     def _scale(self) -> float:
         assert self.pool.lines is not None
@@ -259,7 +265,8 @@ class Sideless:
         hit = self.pool.is_border(line, t, PLACE * self.pool.lines.scale[line])
         counts = hit | ~self.pool.is_flat(line, t)
         hits, num = int(hit.sum()), int(counts.sum())
-        self.shown = getattr(self,'shown',{}); self.shown[trace.seed]=(hits,num)
+        self.shown = getattr(self, "shown", {})
+        self.shown[trace.seed] = (hits, num)
         if num >= FEW:
             return hits >= HITS * num
         if hits < num:
@@ -297,7 +304,11 @@ class Sideless:
             step = (z / np.maximum(np.einsum("nd,nd->n", facet, facet), 1e-300))[:, None] * facet
             x = x - step
         extended = np.hstack([features.features(x), np.ones((len(x), 1))])
-        good = (np.linalg.norm(step, axis=1) < 1e-11 * self._scale) & domain.contains(x) & ~is_dark(trace, extended)
+        good = (
+            (np.linalg.norm(step, axis=1) < 1e-11 * self._scale)
+            & domain.contains(x)
+            & ~is_dark(trace, extended)
+        )
         x, facet = x[good], facet[good]
         if not len(x):
             return 0.0
@@ -307,16 +318,30 @@ class Sideless:
         return float(np.mean(told[told >= 0])) if np.sum(told >= 0) >= 3 else 0.0
 
 
-def stands_below(trace: Trace, first: int, last: int) -> bool:
-    """Whether a row that the trace leaves has no entries from ``first`` to ``last``."""
-    row, null = trace.row[first:last], trace.null[first:last]
-    size = np.linalg.norm(trace.row)
-    if not len(row):
-        return False
-    if not null.shape[1]:
-        return bool(np.linalg.norm(row) < 1e-7 * size)
-    step = np.linalg.lstsq(null, -row, rcond=1e-9)[0]
-    return bool(np.linalg.norm(row + null @ step) < 1e-7 * size)
+def lowered(trace: Trace, first: int, last: int) -> Trace | None:
+    """The trace over the features before ``first``, where a row that it leaves has no entries from there to ``last``."""
+    row, null, size = trace.row, trace.null, np.linalg.norm(trace.row)
+    part = null[first:last]
+    step = np.linalg.lstsq(part, -row[first:last], rcond=1e-9)[0]
+    if np.linalg.norm(row[first:last] + part @ step) > 1e-7 * size:
+        return None
+    _, s, vt = np.linalg.svd(part)
+    free = null @ vt[int(np.sum(s > 1e-9)) :].T
+    kept = np.append(np.arange(first), len(row) - 1)
+    null = np.linalg.qr(free[kept])[0] if free.shape[1] else np.zeros((first + 1, 0))
+    span = np.linalg.svd(null.T)[2][null.shape[1] :].T if null.shape[1] else np.eye(first + 1)
+    if not np.linalg.norm(trace.gauge[kept]) > 1e-6 * np.linalg.norm(trace.gauge):
+        return None
+    return Trace(
+        trace.seed,
+        trace.places,
+        trace.gauge[kept],
+        trace.system[:, kept],
+        trace.errors,
+        span,
+        null,
+        trace.crossed,
+    )
 
 
 @dataclass(frozen=True)

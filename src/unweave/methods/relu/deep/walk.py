@@ -169,7 +169,9 @@ def _roomiest(meetings: Meetings, traces: list[Trace]) -> Meetings:
     failed = np.array(
         [traces[j].failures.get(int(b), 0) for j, b in zip(meetings.trace, meetings.border, strict=True)]
     )
-    again = np.array([_is_dead_end(traces[j], meetings, row) for row, j in enumerate(meetings.trace)], dtype=bool)
+    again = np.array(
+        [_is_dead_end(traces[j], meetings, row) for row, j in enumerate(meetings.trace)], dtype=bool
+    )
     kept = np.flatnonzero((score > 0) & (failed < TRIES) & ~again)
     meetings, score = meetings.take(kept), score[kept]
     key = meetings.trace * (int(meetings.border.max(initial=0)) + 1) + meetings.border
