@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ BOX = Box(-3.0, 3.0)
 
 def he_network(sizes: tuple[int, ...], seed: int) -> Network:
     rng = np.random.default_rng([seed, *sizes])
-    weights = [rng.standard_normal((n, m)) * np.sqrt(2 / m) for m, n in zip(sizes, sizes[1:], strict=False)]
+    weights = [rng.standard_normal((n, m)) * np.sqrt(2 / m) for m, n in pairwise(sizes)]
     biases = [0.3 * rng.standard_normal(n) for n in sizes[1:]]
     return Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])
 
@@ -36,7 +38,7 @@ def test_three_layers_in_a_box_of_two_inputs_come_back_as_a_function(seed):
 
 @pytest.mark.parametrize("leak", [0.0, 0.1])
 def test_a_plain_network_without_its_sides_is_put_together_again(leak):
-    """Rows over (x, |u|) of a network whose units all switch: sides and leak come out, and nothing has to be carried."""
+    """Rows over (x, |u|) of a network whose units all switch: sides and leak come out, nothing has to be carried."""
     rng = np.random.default_rng(3)
     w1, b1 = rng.standard_normal((6, 2)), 0.3 * rng.standard_normal(6)
     w2, b2 = rng.standard_normal((5, 6)), 0.3 * rng.standard_normal(5)

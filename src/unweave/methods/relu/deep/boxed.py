@@ -19,6 +19,7 @@ from unweave.methods.relu.deep.sideless import Sideless
 from unweave.probes.inquiry import Inquiry
 
 NUM_LINES = 24
+"""Lines to begin with."""
 
 
 def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Finding:
@@ -49,7 +50,7 @@ def _open(planes: np.ndarray, reason: str) -> Finding:
     network = Network([planes[:, :-1]], [planes[:, -1]], ["relu"], upper=UNKNOWN)
     return Finding(
         network,
-        reason=f"the first hidden layer is known as far as it shows in the domain, what stands above it is not: {reason}",
+        reason=f"the first hidden layer is known as far as it shows here, what stands above it is not: {reason}",
         undetermined=(
             *(f"layer 1, unit {i}: the side it is active on" for i in range(len(planes))),
             "layer 1: the scale of every row",

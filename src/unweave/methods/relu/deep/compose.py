@@ -83,7 +83,7 @@ class _Peeled:
 
 
 def _peel(wanted: np.ndarray, rows: np.ndarray, below: np.ndarray, leak: float | None = None) -> _Peeled:
-    """``wanted`` (functions, features below + units + 1) in the outputs of the units ``rows`` on top of these features."""
+    """``wanted`` (functions, features below + units + 1) in the outputs of the units ``rows`` above these."""
     p, m = below.shape[1], len(rows)
     own, rest, constant = wanted[:, p : p + m], wanted[:, :p], wanted[:, -1]
     reach = np.std(below, axis=0) + 1e-300

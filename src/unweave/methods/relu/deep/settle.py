@@ -1,6 +1,6 @@
-"""What no crossing has told of units without sides, from the answers: Gauss-Newton in the open directions of their rows.
+"""What no crossing has told of units without sides, from the answers: Gauss-Newton in open directions of their rows.
 
-Where the zero set of a unit never meets the border of one below, that weight shows only beyond, as a bend of the answers
+Where the zero set of a unit never meets the border of one below, that weight shows only beyond, as a bend of answers
 that depends on the unit's sign. The answers are linear in the features of all units; their derivatives by the rows go
 through the units above.
 """
@@ -11,8 +11,7 @@ import numpy as np
 
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.top import Top, fit_top, some_rows, transcript
-
+from unweave.methods.relu.deep.top import fit_top, some_rows, transcript
 
 BETTER = 0.9
 """What a step has to leave of the share of wrong answers."""

@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.sparse
-from scipy.optimize import linprog
 
 from unweave.core import clock
 from unweave.methods.relu.deep.confirm import bends
@@ -25,22 +23,23 @@ from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.settle import rows_of, settle
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.trace import Trace
+from unweave.methods.relu.deep.tracks import Track, complete, is_dark, lowered
 from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.deep.view import nearest
 from unweave.probes.lines import line_through
 
 PLACE = 1e-7
 """A predicted crossing and a kink closer than this, relative to the domain, are the same."""
-DARK = 1e-7
-"""Share of the features in which a row is not known, above which its value is not."""
-HITS = 0.95
-FEW = 4
-FRESH = 400
-QUIET = 3
-OFFLINE = 400
-GUESSED = 0.1
-STEADY = 0.1
+HITS, FEW = 0.95, 4
 """Share of predicted crossings that must show, and how few of them do not tell."""
+FRESH = 400
+"""Fresh points on which the network is tried."""
+QUIET = 3
+"""Lines in a row whose kinks begin no unit after which a generation is taken to be whole."""
+OFFLINE = 400
+"""Points at which signs are kept, besides those of lines."""
+NEW_LINES, TOWARDS = 8, 6
+"""Lines that are added where units are missing, and through answers that contradict."""
 
 
 @dataclass
@@ -90,8 +89,9 @@ class Sideless:
                 pool.inquiry.meter.ask(np.concatenate([*fresh, *([] if suspects is None else [suspects])]))
                 top = fit_top(pool, self.features)
             self.say(
-                f"round {turn}: {[len(part) for part in self.traces]} units, {len(self.unexplained())} of {len(pool.t)} kinks "
-                f"unexplained, median {top.median_miss:.1e}, wrong {top.share_wrong:.4f}, {pool.num_queries} queries"
+                f"round {turn}: {[len(part) for part in self.traces]} units, {len(self.unexplained())} of "
+                f"{len(pool.t)} kinks unexplained, median {top.median_miss:.1e}, wrong {top.share_wrong:.4f}, "
+                f"{pool.num_queries} queries"
             )
             if top.is_output and top.wrong.any():
                 nulls = [[trace.null for trace in part] for part in self.traces]
@@ -103,11 +103,11 @@ class Sideless:
                 break
             if top.is_output:
                 x, wrong = top.x, top.wrong
-                starts = x[wrong][rng.integers(wrong.sum(), size=6)]
-                goals = x[~wrong][rng.integers((~wrong).sum(), size=6)]
+                starts = x[wrong][rng.integers(wrong.sum(), size=TOWARDS)]
+                goals = x[~wrong][rng.integers((~wrong).sum(), size=TOWARDS)]
                 more = line_through(domain, starts, goals + 1e-3 * rng.standard_normal(goals.shape))
             else:
-                more = random_lines(domain, 8, d, rng)
+                more = random_lines(domain, NEW_LINES, d, rng)
             pool.add_lines(more)
             self.search(self.refresh())
         return top
@@ -169,7 +169,7 @@ class Sideless:
             self.least_crossed = 2
 
     def _demote(self) -> list[int]:
-        """Put units that bend at no border of their own generation's features down; kinks of those above, to begin anew."""
+        """Put units that bend at no border of the generation before theirs down; kinks of those above it, to begin."""
         ends = self.pool.input_size + np.cumsum([0, *(len(part) for part in self.traces)])
         for g in range(1, len(self.traces) - 1):
             below = self._below(g)
@@ -316,106 +316,3 @@ class Sideless:
         normal = facet[pick] / np.linalg.norm(facet[pick], axis=1, keepdims=True)
         told = bends(pool.inquiry, x[pick], normal, 1e-6)
         return float(np.mean(told[told >= 0])) if np.sum(told >= 0) >= 3 else 0.0
-
-
-def lowered(trace: Trace, first: int, last: int) -> Trace | None:
-    """The trace over the features before ``first``, where a row that it leaves has no entries from there to ``last``."""
-    row, null, size = trace.row, trace.null, np.linalg.norm(trace.row)
-    part = null[first:last]
-    step = np.linalg.lstsq(part, -row[first:last], rcond=1e-9)[0]
-    if np.linalg.norm(row[first:last] + part @ step) > 1e-7 * size:
-        return None
-    _, s, vt = np.linalg.svd(part)
-    free = null @ vt[int(np.sum(s > 1e-9)) :].T
-    kept = np.append(np.arange(first), len(row) - 1)
-    null = np.linalg.qr(free[kept])[0] if free.shape[1] else np.zeros((first + 1, 0))
-    span = np.linalg.svd(null.T)[2][null.shape[1] :].T if null.shape[1] else np.eye(first + 1)
-    if not np.linalg.norm(trace.gauge[kept]) > 1e-6 * np.linalg.norm(trace.gauge):
-        return None
-    return Trace(
-        trace.seed,
-        trace.places,
-        trace.gauge[kept],
-        trace.system[:, kept],
-        trace.errors,
-        span,
-        null,
-        trace.crossed,
-    )
-
-
-@dataclass(frozen=True)
-class Track:
-    """One line in the features: these, with a one, at its breaks ``t``; straight in between."""
-
-    t: np.ndarray
-    x: np.ndarray
-    features: np.ndarray
-
-    @staticmethod
-    def along(features, lines, i: int) -> Track:
-        t = features.breaks(lines, i)
-        x = lines.origins[i] + t[:, None] * lines.directions[i]
-        return Track(t, x, np.hstack([features.features(x), np.ones((len(t), 1))]))
-
-    def zeros(self, trace: Trace) -> np.ndarray:
-        """Where the trace's value, as far as it is known, changes its sign."""
-        z, dark = self.features @ trace.row, is_dark(trace, self.features)
-        at = np.flatnonzero(((z[:-1] > 0) != (z[1:] > 0)) & ~dark[:-1] & ~dark[1:])
-        return self.t[at] + (self.t[at + 1] - self.t[at]) * z[at] / (z[at] - z[at + 1])
-
-
-def is_dark(trace: Trace, extended: np.ndarray) -> np.ndarray:
-    """Where the trace's value is not known."""
-    if not trace.null.shape[1]:
-        return np.zeros(len(extended), dtype=bool)
-    return np.linalg.norm(extended @ trace.null, axis=1) > DARK * np.linalg.norm(extended, axis=1)
-
-
-def complete(trace: Trace, features, tracks: list[Track], offline: np.ndarray) -> np.ndarray:
-    """The row, with the directions that no crossing has told chosen so that its sign stays where no line saw it change.
-
-    A line tells the sign of a unit where it is not known by where it enters and leaves; ``offline`` points take that of
-    the nearest.
-    """
-    if not trace.null.shape[1]:
-        return trace.row
-    x, points, signs = [], [], []
-    for track in tracks:
-        z, dark = track.features @ trace.row, is_dark(trace, track.features)
-        light = np.flatnonzero(~dark & (np.abs(z) > 1e-9 * np.abs(z).max()))
-        for b in np.flatnonzero(dark):
-            place = np.searchsorted(light, b)
-            told = np.unique(np.sign(z[light[max(place - 1, 0) : place + 1]]))
-            if len(told) == 1:
-                x.append(track.x[b])
-                points.append(track.features[b])
-                signs.append(told[0])
-    if not points:
-        return trace.row
-    x, points, signs = np.array(x), np.array(points), np.array(signs)
-    more = np.hstack([features.features(offline), np.ones((len(offline), 1))])
-    dark = is_dark(trace, more)
-    near = np.argmin(np.linalg.norm(offline[dark][:, None] - x[None], axis=2), axis=1)
-    weights = np.append(np.ones(len(x)), np.full(len(near), GUESSED))
-    return keep_signs(trace, np.vstack([points, more[dark]]), np.append(signs, signs[near]), weights)
-
-
-def keep_signs(trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """``row + null a`` whose values at the points have these signs, with some room, as far as may be."""
-    value, turn = signs * (points @ trace.row), signs[:, None] * (points @ trace.null)
-    size = np.linalg.norm(turn, axis=1)
-    room = 0.3 * size * float(np.median(np.abs(value))) / (float(np.median(size)) + 1e-300)
-    n, q = turn.shape
-    scale = np.maximum(np.linalg.norm(turn, axis=0), 1e-300) / np.sqrt(n)
-    unit = float(np.median(np.abs(value))) + 1e-300
-    # the least sum of what is short of the room, one slack a point, by short turns
-    short = -turn / scale
-    found = linprog(
-        np.concatenate([np.full(2 * q, STEADY), weights]),
-        A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
-        b_ub=(value - room) / unit,
-    )
-    if found.x is None:
-        return trace.row
-    return trace.row + trace.null @ ((found.x[:q] - found.x[q : 2 * q]) * unit / scale)

@@ -131,7 +131,7 @@ class Explained:
         return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
 
     def is_deeper(self, unknown: int) -> bool:
-        """Whether so many kinks stay unexplained that two layers cannot be all; told where few inputs leave no doubt."""
+        """Whether so many kinks stay unexplained that two layers cannot be all; told where inputs are few."""
         told = self.is_bounded and not self.inquiry.coarse and self.inquiry.input_size <= FEW_INPUTS
         return told and not self.is_shallow and unknown > max(DEEPER * len(self.sightings), FEW_KINKS)
 
