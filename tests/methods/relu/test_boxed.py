@@ -25,10 +25,9 @@ def he_network(sizes: tuple[int, ...], seed: int) -> Network:
     return Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_three_layers_in_a_box_of_two_inputs_come_back_as_a_function(seed):
-    network = he_network((2, 6, 5, 4, 1), seed)
-    found = unweave.identify(network, domain=BOX, seed=seed, method="relu-layers")
+def test_three_layers_in_a_box_of_two_inputs_come_back_as_a_function():
+    network = he_network((2, 5, 4, 3, 1), 0)
+    found = unweave.identify(network, domain=BOX, seed=0, method="relu-layers")
     assert found.identified
     assert found.network is not None
     assert len(found.network.hidden) == 3
