@@ -35,6 +35,22 @@ def test_three_layers_in_a_box_of_two_inputs_come_back_as_a_function():
     np.testing.assert_allclose(found.network(x), network(x), atol=1e-8)
 
 
+def test_a_spent_budget_keeps_the_planes_of_the_first_layer():
+    network = he_network((2, 5, 4, 3, 1), 0)
+    found = unweave.identify(network, domain=BOX, seed=0, method="relu-layers", budget=1500, surrogate=False)
+    assert not found.identified
+    assert found.network is not None
+    assert found.network.is_open
+    ours, theirs = (
+        np.hstack([n.weights[0], n.biases[0][:, None]]) / np.linalg.norm(n.weights[0], axis=1, keepdims=True)
+        for n in (found.network, network)
+    )
+    away = np.minimum(
+        np.linalg.norm(ours[:, None] - theirs, axis=2), np.linalg.norm(ours[:, None] + theirs, axis=2)
+    )
+    assert np.max(np.min(away, axis=1)) < 1e-8
+
+
 @pytest.mark.parametrize("leak", [0.0, 0.1])
 def test_a_plain_network_without_its_sides_is_put_together_again(leak):
     """Rows over (x, |u|) of a network whose units all switch: sides and leak come out, nothing has to be carried."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core import clock
+from unweave.core.errors import BudgetSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.compose import compose
@@ -26,8 +27,13 @@ def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Fi
     """The network where every answer agrees with it; else the planes that show in the whole domain, open above."""
     pool = Pool(inquiry, problem.rng("relu pool"))
     units = Sideless(pool, clock.now() + problem.within(max_seconds))
-    with inquiry.meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        top = units.recover(NUM_LINES, problem.suspects)
+    try:
+        with inquiry.meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            top = units.recover(NUM_LINES, problem.suspects)
+    except BudgetSpent as spent:  # planes that are known stay so
+        if not units.traces:
+            raise
+        return _open(rows_of(units.features)[0], str(spent))
     if not units.traces:
         return Finding(None, reason="no hyperplane shows in the whole domain")
     rows = rows_of(units.features)
