@@ -73,7 +73,7 @@ def recover(
     failures, num_failures, num_back, num_again, num_repairs = {}, 0, {}, 0, 0
     corners: Corners | None = None
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
-    stuck_at: dict[int, tuple[int, int] | None] = {}
+    stuck_at: dict[int, tuple[int, int]] = {}
     deadline = clock.now() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -120,9 +120,10 @@ def recover(
             say(f"*** {stuck}")
             if best.top is not None and not best.top.wrong.any():
                 return best
-            found = getattr(stuck, "found", None)
+            found = stuck.found if isinstance(stuck, Stuck) else (0, 0)
             # the same again: more of it does not help
-            failures[depth] = MOST_TRIED if stuck_at.get(depth) == found else failures.get(depth, 0) + 1
+            same = found[0] > 0 and stuck_at.get(depth) == found
+            failures[depth] = MOST_TRIED if same else failures.get(depth, 0) + 1
             stuck_at[depth] = found
             if isinstance(stuck, Missing) and depth:
                 _look_near(pool, stuck.view)
