@@ -11,6 +11,7 @@ import numpy as np
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.extremes import spread_points
 from unweave.methods.relu.deep.view import LayerView
+from unweave.probes.inquiry import Inquiry
 
 NUM_PLACES = 6
 
@@ -33,11 +34,11 @@ def confirm(view: LayerView, unit: Candidate, sure: np.ndarray) -> bool | None:
         return None
     _, first = np.unique(pattern[far], axis=0, return_index=True)
     pick = far[first][np.argsort(-differs[far[first]], kind="stable")][:NUM_PLACES]
-    bends = _bends(view, x[pick], normal[pick])
-    told = bends >= 0
+    bent = bends(view.pool.inquiry, x[pick], normal[pick])
+    told = bent >= 0
     if told.sum() < 2:
         return None
-    return bool(np.mean(bends[told]) >= 0.8)
+    return bool(np.mean(bent[told]) >= 0.8)
 
 
 def zero_set(
@@ -66,13 +67,16 @@ def zero_set(
     return x[good], gradient[good] / length[good, None]
 
 
-def _bends(view: LayerView, x: np.ndarray, normal: np.ndarray, share: float = 1e-5) -> np.ndarray:
+def bends(inquiry: Inquiry, x: np.ndarray, normal: np.ndarray, share: float = 1e-5) -> np.ndarray:
     """1 where the function has a kink at x, 0 where it is straight, -1 where it is constant or unclear."""
-    inquiry = view.pool.inquiry
     step = share * (1 + np.linalg.norm(x, axis=1))[:, None]
     points = np.concatenate([x + c * step * normal for c in (-2, -1, 0, 1, 2)])
     if not np.all(inquiry.meter.domain.contains(points)):
-        return np.full(len(x), -1)
+        inside = np.all(inquiry.meter.domain.contains(points).reshape(5, len(x)), axis=0)
+        told = np.full(len(x), -1)
+        if inside.any():
+            told[inside] = bends(inquiry, x[inside], normal[inside], share)
+        return told
     answers, bars = inquiry.ask(points)
     a = answers.reshape(5, len(x), -1)
     bar = 30 * np.max(bars.reshape(5, len(x)), axis=0)

@@ -22,15 +22,17 @@ def measure_crossings(
 ) -> np.ndarray:
     """Which of the meetings were crossed; their traces learn the shares."""
     done = np.zeros(len(meetings), dtype=bool)
-    room, thin = meetings.room.copy(), np.ones(len(meetings))
+    room, thin, shows = meetings.room.copy(), np.ones(len(meetings)), np.ones(len(meetings), dtype=bool)
     for _ in range(max_tries):
         rows = np.flatnonzero(~done)
         if not len(rows):
             break
         m = meetings.take(rows)
-        good, share, error, thinner = _try(inquiry, traces, m, room[rows], thin[rows])
+        good, share, error, thinner, shows[rows] = _try(inquiry, traces, m, room[rows], thin[rows])
         for row in np.flatnonzero(good):
-            traces[int(m.trace[row])].learn(np.append(m.change[row], 0.0), share[row], error[row])
+            trace = traces[int(m.trace[row])]
+            trace.learn(np.append(m.change[row], 0.0), share[row], error[row])
+            trace.blocked.discard(int(m.border[row]))
         done[rows[good]] = True
         thin[rows] *= thinner
         room[rows] *= np.where(thinner < 1, 1.0, 0.2)
@@ -38,11 +40,17 @@ def measure_crossings(
         failures = traces[int(meetings.trace[row])].failures
         border = int(meetings.border[row])
         failures[border] = failures.get(border, 0) + 1
+        traces[int(meetings.trace[row])].dead_ends.append((border, meetings.x[row]))
+        if shows[row]:
+            traces[int(meetings.trace[row])].blocked.add(border)
     return done
 
 
 def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, thin: np.ndarray):
-    """One attempt: which are good, the shares, their errors, and by how much steps across the border are too long."""
+    """One attempt: which are good, the shares, their errors, and by how much steps across the border are too long.
+
+    And whether a zero set that goes on there would show: not where the answers are constant.
+    """
     normal, facet, domain = m.normal, m.facet, inquiry.meter.domain
     along = np.einsum("nd,nd->n", facet, normal)
     flat = facet - along[:, None] * normal
@@ -55,7 +63,9 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     points = np.concatenate([on, on + lift, on - lift, off, off + lift, off - lift])
     size = np.linalg.norm(facet, axis=1)
     inside = np.all(domain.contains(points).reshape(6, -1), axis=0)
-    near_ok, jump_near, near_error, _, _ = _bend(inquiry, m.x, m.side[:, None] * normal, facet, room, inside)
+    near_ok, jump_near, near_error, _, _, shows = _bend(
+        inquiry, m.x, m.side[:, None] * normal, facet, room, inside
+    )
     scale = np.linalg.norm(jump_near, axis=1)
     clear = near_ok & (near_error < ROUGH * scale) & inside
     n = len(m)
@@ -64,7 +74,7 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     go = np.flatnonzero(clear)
     good = np.zeros(n, dtype=bool)
     if not len(go):
-        return good, share, error, thinner
+        return good, share, error, thinner, shows
     answers, bars = inquiry.ask(points.reshape(6, n, -1)[:, go].reshape(6 * len(go), -1))
     f, bar = answers.reshape(6, len(go), -1), bars.reshape(6, len(go)).max(axis=0)
     jump = (f[1] + f[2] - 2 * f[0] - (f[4] + f[5] - 2 * f[3])) / step[go, None]
@@ -82,32 +92,35 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     fine &= deep
     go, b, b_error, c = go[fine], b[fine], b_error[fine], c[fine]
     if not len(go):
-        return good, share, error, thinner
+        return good, share, error, thinner, shows
     # beyond: the bent facet must bend the answers by the same coefficient
     out = -m.side[go, None] * normal[go]
     far = facet[go] + b[:, None] * out
-    far_ok, jump_far, far_error, shift, shift_error = _bend(
+    far_ok, jump_far, far_error, shift, shift_error, shows[go] = _bend(
         inquiry, m.x[go], out, far, room[go], np.ones(len(go), dtype=bool)
     )
     length = np.linalg.norm(far, axis=1)
     miss = np.linalg.norm(jump_far - c, axis=1)
-    same = miss <= SAFETY * (far_error + near_error[go]) + np.linalg.norm(c, axis=1) * (
-        1e-9 + SAFETY * b_error / np.maximum(length, 1e-300)
-    )
     near = (
         np.abs(shift)
         <= SAFETY * (shift_error + (room[go] * b_error) / np.maximum(length, 1e-300)) + 1e-6 * room[go]
     )
+    # the border lies where it is thought to be to about what the facet beyond is off: the steps across it are as wrong
+    b_error = b_error + 2 * np.abs(b * shift) / step[go]
+    same = miss <= SAFETY * (far_error + near_error[go]) + np.linalg.norm(c, axis=1) * (
+        1e-9 + SAFETY * b_error / np.maximum(length, 1e-300)
+    )
     ok = far_ok & same & near
     good[go] = ok
     share[go], error[go] = b / m.rate[go], b_error / m.rate[go]
-    return good, share, error, thinner
+    return good, share, error, thinner, shows
 
 
 def _bend(inquiry: Inquiry, x, out, facet, room, use):
     """Jumps of the gradient across a facet, a length of ``facet``, some way from ``x`` towards ``out``.
 
-    Whether two straight lines meet there, the jump (n, k), its error, how far off the facet they meet, and that error.
+    Whether two straight lines meet there, the jump (n, k), its error, how far off the facet they meet, that error, and
+    whether the answers change there at all.
     """
     n, k = len(x), inquiry.output_size
     length = np.maximum(np.linalg.norm(facet, axis=1), 1e-300)
@@ -124,8 +137,9 @@ def _bend(inquiry: Inquiry, x, out, facet, room, use):
     go = np.flatnonzero(use & inside & (slant > 1e-4))
     good, jump = np.zeros(n, dtype=bool), np.zeros((n, k))
     error, shift, shift_error = np.full(n, np.inf), np.zeros(n), np.full(n, np.inf)
+    changes = np.zeros(n, dtype=bool)
     if not len(go):
-        return good, jump, error, shift, shift_error
+        return good, jump, error, shift, shift_error, changes
     answers, bars = inquiry.ask(points[:, go].reshape(-1, x.shape[1]))
     f, bar = answers.reshape(4, len(go), k), bars.reshape(4, len(go)).max(axis=0)
     left, right = (f[1] - f[0]) / 0.7, (f[3] - f[2]) / 0.7
@@ -144,4 +158,5 @@ def _bend(inquiry: Inquiry, x, out, facet, room, use):
     error[go] = 6 * bar / (width * length)[go]
     shift[go] = where * width[go]
     shift_error[go] = 4 * bar / np.maximum(np.sqrt(size), 1e-300) * width[go]
-    return good, jump, error, shift, shift_error
+    changes[go] = np.max(np.ptp(f, axis=0), axis=1) > 30 * bar
+    return good, jump, error, shift, shift_error, changes

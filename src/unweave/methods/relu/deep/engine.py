@@ -35,6 +35,9 @@ from unweave.methods.relu.deep.view import LayerView
 MAX_REPAIRS = 4
 """Units that contradictions may add to inner layers, one after the other."""
 
+MOST_TRIED = 3
+"""Times that a layer is tried before the one below it is looked for again."""
+
 MAX_FAILURES = 8
 """Layers that do not close, all together, before the rest is left open."""
 
@@ -70,6 +73,7 @@ def recover(
     failures, num_failures, num_back, num_again, num_repairs = {}, 0, {}, 0, 0
     corners: Corners | None = None
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
+    stuck_at: dict[int, tuple[int, int]] = {}
     deadline = clock.now() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -116,7 +120,11 @@ def recover(
             say(f"*** {stuck}")
             if best.top is not None and not best.top.wrong.any():
                 return best
-            failures[depth] = failures.get(depth, 0) + 1
+            found = stuck.found if isinstance(stuck, Stuck) else (0, 0)
+            # the same again: more of it does not help
+            same = found[0] > 0 and stuck_at.get(depth) == found
+            failures[depth] = MOST_TRIED if same else failures.get(depth, 0) + 1
+            stuck_at[depth] = found
             if isinstance(stuck, Missing) and depth:
                 _look_near(pool, stuck.view)
                 known = known.first(depth - 1)
@@ -127,8 +135,11 @@ def recover(
         num_failures += 1
         if num_failures >= MAX_FAILURES:
             break
-        if failures.get(depth, 0) >= 3:  # more of the same does not help: the layer below again, once
-            if num_back.get(depth, 0) or not depth:
+        if (
+            failures.get(depth, 0) >= MOST_TRIED
+        ):  # more of the same does not help: the layer below again, once
+            # what was known of the layers below before is kept: only the layer below the last is looked for again
+            if num_back.get(depth, 0) or not depth or depth < best.known.depth:
                 break
             num_back[depth] = 1
             known = known.first(min(known.depth, depth - 1))

@@ -34,10 +34,14 @@ def follow(
     traces: list[Trace],
     *,
     sure: bool = False,
+    strict: bool = False,
     max_rounds: int = 24,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Trace]:
-    """The traces as far as they go; those that were lost are left out unless they are ``sure`` to be units."""
+    """The traces as far as they go; those that were lost are left out unless they are ``sure`` to be units.
+
+    ``strict``: lost are all that do not show wherever they should, at any border that they meet.
+    """
     rng = pool.rng
     low, high = follow_box(pool)
     quiet = 0
@@ -67,6 +71,8 @@ def follow(
             live[j].solve()
         if not sure:
             traces = [trace for trace in traces if trace.num_failures < SLACK + trace.crossed / 2]
+        if strict:
+            traces = [trace for trace in traces if len(trace.blocked) < 2]
         quiet = 0 if crossed.any() else quiet + 1
         say(
             f"    follow {turn}: {len(traces)} traces, {int(crossed.sum())} of {len(meetings)} crossed, "
@@ -74,6 +80,8 @@ def follow(
         )
         if quiet >= QUIET:
             break
+    if strict:
+        traces = [trace for trace in traces if not trace.blocked]
     return traces if sure else drop_twins(pool, features, traces)
 
 

@@ -31,12 +31,18 @@ MANY = 60
 """Kinks that must show some unit of the layer, if all layers below are whole."""
 
 
+PATIENCE = 2
+"""Rounds of a layer after which one that brings nothing is the last."""
 SHORT = 0.3
 """Share of the kinks that have to tell whole rows for units to be grown from them."""
 
 
 class Stuck(Exception):
-    """A layer could not be finished."""
+    """A layer could not be finished; ``found``: how many units of it, and entries of these, are known."""
+
+    def __init__(self, text: str, found: tuple[int, int] = (0, 0)):
+        super().__init__(text)
+        self.found = found
 
 
 class Missing(Stuck):
@@ -58,7 +64,7 @@ def find_layer(
     pool, known = corners.pool, corners.known
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units = begin or []
-    more, tried, lifted = None, set(), 0
+    more, tried, lifted, known_before = None, set(), 0, None
     for attempt in range(max_rounds):
         if more is not None:
             pool.add_lines(more, known)
@@ -100,7 +106,15 @@ def find_layer(
                 return layer
         if sides is not None:
             more = _towards_missing(pool, known, sides, more)
-    raise Stuck(f"layer {known.depth + 1}")
+        before, known_before = known_before, _count(units)
+        if before == known_before and attempt >= PATIENCE:  # more lines have brought nothing
+            break
+    raise Stuck(f"layer {known.depth + 1}", _count(units))
+
+
+def _count(units: list[Candidate]) -> tuple[int, int]:
+    """How many units there are, and how many of their entries are known."""
+    return len(units), sum(int(unit.seen.sum()) for unit in units)
 
 
 def _try_last(

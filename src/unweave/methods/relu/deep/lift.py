@@ -17,6 +17,7 @@ from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import read_leak
 from unweave.methods.relu.deep.trace import Trace
+from unweave.probes.lines import Lines
 
 FITS = 1e-6
 """What the rows of units above may leave, relative to their size."""
@@ -26,9 +27,9 @@ SPARE = 1.5
 
 @dataclass(frozen=True)
 class Lifted:
-    """Known layers and one more whose sides are not known."""
+    """Known layers, with or without their sides, and one more whose sides are not known."""
 
-    known: Known
+    known: Known | Lifted
     rows: np.ndarray
 
     @property
@@ -54,6 +55,15 @@ class Lifted:
         h, jac = self.known.jacobian(x)
         u = h @ self.rows[:, :-1].T + self.rows[:, -1]
         return [*zs, u], [*gs, self.rows[:, :-1] @ jac]
+
+    def breaks(self, lines: Lines, i: int) -> np.ndarray:
+        """Parameters at which a known unit bends along line ``i``, its two ends included."""
+        t = self.known.breaks(lines, i)
+        h = self.known.features(lines.origins[i] + t[:, None] * lines.directions[i])
+        u = h @ self.rows[:, :-1].T + self.rows[:, -1]
+        at, unit = np.nonzero((u[:-1] > 0) != (u[1:] > 0))
+        share = u[at, unit] / (u[at, unit] - u[at + 1, unit])
+        return np.sort(np.append(t, t[at] + (t[at + 1] - t[at]) * share))
 
 
 @dataclass(frozen=True)

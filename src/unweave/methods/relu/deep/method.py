@@ -18,6 +18,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.afar import is_afar, recover_from_afar
+from unweave.methods.relu.deep.boxed import recover_in_box
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
@@ -31,6 +32,9 @@ EFFECT = 1e-7
 
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
+
+FEW_INPUTS = 8
+"""Inputs up to which bounded domains are searched without sides."""
 
 MOST_LIFTED = 5_000
 """Questions for every input that two layers wider than the input may cost, before what is known is returned."""
@@ -58,6 +62,8 @@ class ReluDeep:
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
+        if np.isfinite(meter.domain.reach(meter.input_size)) and meter.input_size <= FEW_INPUTS:
+            return recover_in_box(inquiry, problem, self.max_seconds)
         two = ReluLayers().try_two(inquiry, problem, rng)
         if two.finding is not None:
             return two.finding

@@ -6,10 +6,10 @@ Answers that an unfound unit spoils are voted down: most rows obey a right layer
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_ROWS = 6000
@@ -19,6 +19,12 @@ LAST = 1e-7
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 WRONG = 30
 """Answers that miss by more than this many medians, and more than the limit above, contradict."""
+
+
+class Features(Protocol):
+    """Known layers, with or without their sides."""
+
+    def features(self, x: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ def transcript(pool: Pool) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return x, y, weight, float(np.median(spread)) + 1e-300
 
 
-def fit_top(pool: Pool, known: Known, num_steps: int = 12) -> Top:
+def fit_top(pool: Pool, known: Features, num_steps: int = 12) -> Top:
     """Output weights on the last known features."""
     x, y, weight, size = transcript(pool)
     features = np.hstack([known.features(x), np.ones((len(x), 1))])

@@ -29,6 +29,10 @@ class Trace:
     null: np.ndarray
     crossed: int = 0
     failures: dict[int, int] = field(default_factory=dict)
+    blocked: set[int] = field(default_factory=set)
+    """Borders beyond which it should show, and did not."""
+    dead_ends: list[tuple[int, np.ndarray]] = field(default_factory=list)
+    """Borders and places at which it was asked for in vain."""
     row: np.ndarray = field(init=False)
     root: np.ndarray = field(init=False)
     """The covariance of the row is ``root root'``."""

@@ -18,6 +18,8 @@ TIGHT = 1e-7
 """Room around a meeting, relative to its place, below which it is of no use."""
 TURN, STRAY = 8, 0.5
 """Steps after which a particle heads for another border, and how far it strays from the straight way."""
+SAME = 0.05
+"""Meetings closer than this share of the room around them are one."""
 TRIES = 3
 """Meetings of a trace and a border that are asked at in vain."""
 
@@ -176,12 +178,21 @@ def _roomiest(meetings: Meetings, traces: list[Trace]) -> Meetings:
     failed = np.array(
         [traces[j].failures.get(int(b), 0) for j, b in zip(meetings.trace, meetings.border, strict=True)]
     )
-    kept = np.flatnonzero((score > 0) & (failed < TRIES))
+    again = np.array(
+        [_is_dead_end(traces[j], meetings, row) for row, j in enumerate(meetings.trace)], dtype=bool
+    )
+    kept = np.flatnonzero((score > 0) & (failed < TRIES) & ~again)
     meetings, score = meetings.take(kept), score[kept]
     key = meetings.trace * (int(meetings.border.max(initial=0)) + 1) + meetings.border
     order = np.lexsort((-score, key))
     first = np.append(True, np.diff(key[order]) > 0)[: len(order)]
     return meetings.take(order[first])
+
+
+def _is_dead_end(trace: Trace, meetings: Meetings, row: int) -> bool:
+    """Whether it was asked at this place before, in vain."""
+    border, x, near = int(meetings.border[row]), meetings.x[row], SAME * meetings.room[row]
+    return any(b == border and np.max(np.abs(x - place)) < near for b, place in trace.dead_ends)
 
 
 def _no_meetings(d: int, p: int) -> Meetings:

@@ -32,6 +32,9 @@ MOST_FACETS = 400
 FEW_LINES, MOST_DRAWS, QUIET = 8, 6, 4
 """Rough answers: lines drawn at a time, how often, and how many without a new plane in a row end the look at them."""
 
+FEW_INPUTS, DEEPER, FEW_KINKS = 4, 0.1, 8
+"""Share of all kinks, and how many at least, that two layers leave unexplained only if there is a third."""
+
 
 @dataclass
 class Explained:
@@ -162,6 +165,11 @@ class Explained:
     def is_shallow(self) -> bool:
         """Whether planes of one layer explain every kink, but for a few that were misread."""
         return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
+
+    def is_deeper(self, unknown: int) -> bool:
+        """Whether so many kinks stay unexplained that two layers cannot be all; told where inputs are few."""
+        told = self.is_bounded and not self.inquiry.coarse and self.inquiry.input_size <= FEW_INPUTS
+        return told and not self.is_shallow and unknown > max(DEEPER * len(self.sightings), FEW_KINKS)
 
     def explain(self, max_rounds: int = 4) -> None:
         """Planes and units behind the kinks that are not explained yet."""

@@ -45,6 +45,8 @@ def search_two_layers(
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
+        if search.is_deeper(unknown):
+            break
         most = ROUGHLY_FEW if inquiry.coarse else FEW
         few = search.is_shallow or unknown <= most * len(search.open_kinks()) + 2
         if few:

@@ -1,0 +1,125 @@
+"""Units without sides along lines, where their values are known, and what to take for what no crossing has told.
+
+Where the zero set of a unit never meets the border of one below, that weight may be anything that does not change the
+unit's sign where no line saw it change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from scipy.optimize import linprog
+
+from unweave.methods.relu.deep.trace import Trace
+
+DARK = 1e-7
+"""Share of the features in which a row is not known, above which its value is not."""
+GUESSED = 0.1
+"""Weight of a sign taken from the nearest line, beside those that lines tell."""
+STEADY = 0.1
+"""Price of a turn, beside that of a sign that it does not keep."""
+
+
+@dataclass(frozen=True)
+class Track:
+    """One line in the features: these, with a one, at its breaks ``t``; straight in between."""
+
+    t: np.ndarray
+    x: np.ndarray
+    features: np.ndarray
+
+    @staticmethod
+    def along(features, lines, i: int) -> Track:
+        t = features.breaks(lines, i)
+        x = lines.origins[i] + t[:, None] * lines.directions[i]
+        return Track(t, x, np.hstack([features.features(x), np.ones((len(t), 1))]))
+
+    def zeros(self, trace: Trace) -> np.ndarray:
+        """Where the trace's value, as far as it is known, changes its sign."""
+        z, dark = self.features @ trace.row, is_dark(trace, self.features)
+        at = np.flatnonzero(((z[:-1] > 0) != (z[1:] > 0)) & ~dark[:-1] & ~dark[1:])
+        return self.t[at] + (self.t[at + 1] - self.t[at]) * z[at] / (z[at] - z[at + 1])
+
+
+def is_dark(trace: Trace, extended: np.ndarray) -> np.ndarray:
+    """Where the trace's value is not known."""
+    if not trace.null.shape[1]:
+        return np.zeros(len(extended), dtype=bool)
+    return np.linalg.norm(extended @ trace.null, axis=1) > DARK * np.linalg.norm(extended, axis=1)
+
+
+def complete(trace: Trace, features, tracks: list[Track], offline: np.ndarray) -> np.ndarray:
+    """The row, in the directions that no crossing has told so that its sign stays where no line saw it change.
+
+    A line tells the sign of a unit where it is not known by where it enters and leaves; ``offline`` points take that of
+    the nearest.
+    """
+    if not trace.null.shape[1]:
+        return trace.row
+    x, points, signs = [], [], []
+    for track in tracks:
+        z, dark = track.features @ trace.row, is_dark(trace, track.features)
+        light = np.flatnonzero(~dark & (np.abs(z) > 1e-9 * np.abs(z).max()))
+        for b in np.flatnonzero(dark):
+            place = np.searchsorted(light, b)
+            told = np.unique(np.sign(z[light[max(place - 1, 0) : place + 1]]))
+            if len(told) == 1:
+                x.append(track.x[b])
+                points.append(track.features[b])
+                signs.append(told[0])
+    if not points:
+        return trace.row
+    x, points, signs = np.array(x), np.array(points), np.array(signs)
+    more = np.hstack([features.features(offline), np.ones((len(offline), 1))])
+    dark = is_dark(trace, more)
+    near = np.argmin(np.linalg.norm(offline[dark][:, None] - x[None], axis=2), axis=1)
+    weights = np.append(np.ones(len(x)), np.full(len(near), GUESSED))
+    return keep_signs(trace, np.vstack([points, more[dark]]), np.append(signs, signs[near]), weights)
+
+
+def keep_signs(trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """``row + null a`` whose values at the points have these signs, with some room, as far as may be."""
+    value, turn = signs * (points @ trace.row), signs[:, None] * (points @ trace.null)
+    size = np.linalg.norm(turn, axis=1)
+    room = 0.3 * size * float(np.median(np.abs(value))) / (float(np.median(size)) + 1e-300)
+    n, q = turn.shape
+    scale = np.maximum(np.linalg.norm(turn, axis=0), 1e-300) / np.sqrt(n)
+    unit = float(np.median(np.abs(value))) + 1e-300
+    # the least sum of what is short of the room, one slack a point, by short turns
+    short = -turn / scale
+    found = linprog(
+        np.concatenate([np.full(2 * q, STEADY), weights]),
+        A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
+        b_ub=(value - room) / unit,
+    )
+    if found.x is None:
+        return trace.row
+    return trace.row + trace.null @ ((found.x[:q] - found.x[q : 2 * q]) * unit / scale)
+
+
+def lowered(trace: Trace, first: int, last: int) -> Trace | None:
+    """The trace over the features before ``first``, where a row that it leaves has no entries from there on."""
+    row, null, size = trace.row, trace.null, np.linalg.norm(trace.row)
+    part = null[first:last]
+    step = np.linalg.lstsq(part, -row[first:last], rcond=1e-9)[0]
+    if np.linalg.norm(row[first:last] + part @ step) > 1e-7 * size:
+        return None
+    _, s, vt = np.linalg.svd(part)
+    free = null @ vt[int(np.sum(s > 1e-9)) :].T
+    kept = np.append(np.arange(first), len(row) - 1)
+    null = np.linalg.qr(free[kept])[0] if free.shape[1] else np.zeros((first + 1, 0))
+    span = np.linalg.svd(null.T)[2][null.shape[1] :].T if null.shape[1] else np.eye(first + 1)
+    if not np.linalg.norm(trace.gauge[kept]) > 1e-6 * np.linalg.norm(trace.gauge):
+        return None
+    return Trace(
+        trace.seed,
+        trace.places,
+        trace.gauge[kept],
+        trace.system[:, kept],
+        trace.errors,
+        span,
+        null,
+        trace.crossed,
+    )
