@@ -107,6 +107,7 @@ BY_METHOD: dict[str, tuple[str, ...]] = {
     "hessian-span": ("fornasier2019",),
     "high-threshold": ("goel2019",),
     "in-domain": ("transtrum2012",),
+    "clamped": ("carlini2020",),
     "relu-lines": ("carlini2020",),
     "linear": (),
     "relu-layers": ("carlini2020",),

@@ -11,6 +11,7 @@ import pytest
 
 import unweave
 from unweave.evidence.kinds import Evidence
+from unweave.methods.registry import entries
 from unweave.run import memory
 
 
@@ -22,6 +23,10 @@ def test_the_least_memory_grows_with_the_square_of_the_inputs():
     assert memory.least_memory("ridge", 1_000_000) == 10 * memory.least_memory("ridge", 100_000)
     assert not memory.too_large("in-domain", Evidence.QUERIES, 100)
     assert not memory.too_large("in-domain", Evidence.ROWS, 1_000_000)
+
+
+def test_every_method_that_asks_has_an_estimate():
+    assert all(memory.least_memory(entry.name, 1000) > 0 for entry in entries(Evidence.QUERIES))
 
 
 def test_where_nothing_fits_no_question_is_asked(monkeypatch):

@@ -13,6 +13,7 @@ from unweave.methods.registry import entries
 from unweave.solve.weighted import MOST_ENTRIES
 
 BYTES_A_SQUARE = {
+    "clamped": 200.0,
     "relu-lines": 200.0,
     "relu-lifted": 200.0,
     "relu-layers": 300.0,
