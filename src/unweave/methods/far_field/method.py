@@ -63,7 +63,7 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 NEARLY = 1e-3
 """Residual of a student around known rows that no method without them would improve on."""
-PEELING, MIDDLE_SHARE = 20.0, 0.75
+PEELING, MIDDLE_SHARE = 15.0, 0.85
 """Seconds that several layers on top have before one steep layer is tried from nearer by, and the share of the time
 left that this may take."""
 FEWEST = 400
