@@ -45,9 +45,8 @@ def fit_middle(sight: Sight, layer: FirstLayer, hidden: tuple[int, ...] | None, 
     for width in _widths(len(rows), hidden):
         num_parameters = len(rows) * (size + 1) + width * (len(rows) + 1) + meter.output_size * (width + 1)
         wanted = int(np.ceil(RATIO * num_parameters / meter.output_size))
-        if wanted - len(x) > meter.ledger.left - CERTIFICATE_SHARE or not fits_memory(
-            RATIO * num_parameters, num_parameters
-        ):
+        too_dear = wanted - len(x) > meter.ledger.left - CERTIFICATE_SHARE
+        if too_dear or not fits_memory(wanted * meter.output_size, num_parameters):
             reason = "wider students exceed the budget or the memory"
             break
         more = sight.rng.standard_normal((max(wanted - len(x), 0), size))
