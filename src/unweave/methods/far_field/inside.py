@@ -7,6 +7,8 @@ only the layers above to find.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unweave.methods.base import Problem
@@ -38,7 +40,7 @@ def fit_inside(sight: Sight, layer: FirstLayer, problem: Problem, deadline: floa
         with meter.stage("points near the origin"):
             return x, meter.ask(x) if num_points else np.zeros((0, meter.output_size))
 
-    return peel(
+    found = peel(
         Pool(*buy(int(FIRST * rows.size / meter.output_size)), buy),
         sight.activation,
         hidden=None if problem.hidden is None else problem.hidden[1:],
@@ -49,3 +51,4 @@ def fit_inside(sight: Sight, layer: FirstLayer, problem: Problem, deadline: floa
         shallow=False,
         first=(rows, np.zeros(len(rows))),
     )
+    return replace(found, whole=True)

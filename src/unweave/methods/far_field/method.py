@@ -36,6 +36,7 @@ from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, see_activation
 from unweave.methods.far_field.inside import fit_inside
+from unweave.methods.far_field.middle import fit_middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
 from unweave.methods.far_field.peel import MOST_VERTICES, peel
@@ -62,6 +63,9 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 NEARLY = 1e-3
 """Residual of a student around known rows that no method without them would improve on."""
+PEELING, MIDDLE_SHARE = 15.0, 0.85
+"""Seconds that several layers on top have before one steep layer is tried from nearer by, and the share of the time
+left that this may take."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -173,10 +177,12 @@ class _Run:
         top, layer = self._top(layer, deep)
         if top.network is None and self._few_vertices:
             top = fit_inside(self.sight, layer, self.problem, self.deadline)
-            if top.network is not None:
-                return self._conclude(top.network, 0.0, top)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
+        if top.whole and self.sight.coarse:
+            return self._conclude_near(top.network, top)
+        if top.whole:
+            return self._conclude(top.network, 0.0, top)
         found = read_through(self.sight, layer, top.network)
         if found is None and not self.sight.coarse:
             further = islice(self._further_layers(layer), MAX_CIRCLES)
@@ -270,25 +276,43 @@ class _Run:
                 deadline=self.deadline,
             )
             first = True
-        if top.network is not None or (first and two):
+        if top.network is not None:
             return top, layer
         if small and not self.sight.coarse:
             # a unit at whose crossing the answers turn back may have a row far off: then vertices have wrong signs
             layer, plateaus = sharpen_rows(self.sight, layer), len(pool.x) - sum(len(b) for b in bought)
             signs = np.where(np.concatenate(bought) @ layer.rows.T > 0, 1.0, -1.0)
             pool = Pool(np.concatenate([pool.x[:plateaus], signs]), pool.y, buy)
-        deeper = peel(
-            pool,
-            self.sight.activation,
-            hidden=None if hidden is None else hidden[1:],
-            max_depth=self.problem.max_depth,
-            noise=self.sight.noise,
-            rng=self.sight.rng,
-            deadline=self.deadline,
-            shallow=not first,
-        )
-        self._few_vertices = not pool.can_grow and not self.sight.coarse
-        return replace(deeper, attempts=top.attempts + deeper.attempts), layer
+        return self._fit_above(layer, pool, top, first), layer
+
+    def _fit_above(self, layer: FirstLayer, pool: Pool, top: Top, first: bool) -> Top:
+        """Several layers on top, or a steep one, in turn; ``first``: on far vertices one layer ended with ``top``."""
+        hidden, tried = self.problem.hidden, top.attempts
+        two = hidden is not None and len(hidden) == 2
+        # three layers and more are found soon, or not soon
+        for until in (clock.now() + PEELING, self.deadline):
+            if not (first and two):
+                top = peel(
+                    pool,
+                    self.sight.activation,
+                    hidden=None if hidden is None else hidden[1:],
+                    max_depth=self.problem.max_depth,
+                    noise=self.sight.noise,
+                    rng=self.sight.rng,
+                    deadline=min(until, self.deadline),
+                    shallow=not first,
+                )
+                tried += top.attempts
+            self._few_vertices = not pool.can_grow and not self.sight.coarse
+            served = (hidden is None or two) and not self._few_vertices
+            left = self.deadline - clock.now()
+            if top.network is not None or left <= 0 or until >= self.deadline or not served:
+                break
+            top = fit_middle(self.sight, layer, hidden, clock.now() + MIDDLE_SHARE * left)
+            tried += top.attempts
+            if top.network is not None or two:
+                break
+        return replace(top, attempts=tried)
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

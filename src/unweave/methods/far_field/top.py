@@ -50,6 +50,8 @@ class Top:
     reason: str = ""
     attempts: tuple[tuple[str, tuple[int, ...], int, float, str], ...] = ()
     """What was tried: activation, widths on top, vertices, relative residual, how the fit ended."""
+    whole: bool = False
+    """Whether the network is the whole one, its first layer included."""
 
 
 def affine_top(patterns: np.ndarray, values: np.ndarray) -> Network:

@@ -1,0 +1,56 @@
+"""Steep second layers on top of a first layer that is known from afar."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import unweave
+from truth import random_network
+from unweave.core import activations as act
+from unweave.core import clock
+from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
+from unweave.methods.far_field import middle
+from unweave.methods.far_field.middle import fit_middle
+from unweave.methods.far_field.sight import Sight
+from unweave.models.resolve import resolve
+
+ROWS = None
+"""Stands for a first layer: its units are placed by hand."""
+
+
+def steep_network(sizes: tuple[int, ...], seed: int, gain: float) -> Network:
+    """A random network whose second layer is ``gain`` times as steep."""
+    plain = random_network(sizes, "tanh", seed)
+    first, second, last = plain.weights
+    return Network([first, gain * second, last], plain.biases, plain.activations)
+
+
+def look_at(network: Network, monkeypatch, rng: np.random.Generator) -> Sight:
+    """A sight whose first layer is known to a per cent, its biases to a tenth."""
+    rows = network.weights[0] * (1 + 0.01 * rng.standard_normal(network.weights[0].shape))
+    biases = network.biases[0] + 0.1 * rng.standard_normal(len(rows))
+    monkeypatch.setattr(middle, "place_units", lambda sight, layer: (rows, biases))
+    precision = Precision(1e-17, 1.0, "float64")
+    return Sight(Meter(resolve(network)), precision, act.get("tanh"), rng, float("inf"))
+
+
+def test_a_steep_layer_on_more_units_than_inputs(monkeypatch):
+    network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
+    sight = look_at(network, monkeypatch, rng)
+    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    assert found.network is not None, found.reason
+    assert found.whole
+    assert unweave.compare(network, found.network).max_relative_error < 1e-9
+    assert sight.meter.ledger.total < 20 * network.num_parameters
+
+
+def test_the_budget_keeps_a_share_for_the_certificate(monkeypatch):
+    network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
+    sight = look_at(network, monkeypatch, rng)
+    sight.meter.ledger.budget = middle.CERTIFICATE_SHARE + 10
+    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    assert found.network is None
+    assert "budget" in found.reason
+    assert sight.meter.ledger.total == 0
