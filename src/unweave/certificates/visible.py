@@ -13,7 +13,7 @@ multiplied out, which tells the rest. Large networks are looked at unit by unit,
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.linalg
@@ -32,6 +32,8 @@ ROWS = 4.0
 """Residuals a parameter that the Jacobian is made of, at first."""
 MOST_ASKED, PASSES = 20_000, 2
 """Further answers among which those are looked for that show what is not known yet, and how often."""
+TELLING = 6
+"""Points that would tell a direction which is not known."""
 CHUNK = 4_000_000
 """Numbers of a Jacobian held at a time."""
 HALF = 1e-7
@@ -53,6 +55,8 @@ class Visible:
     condition: float
     alone: bool = False
     """Whether each unit was looked at with all others held."""
+    telling: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """Points of the domain, none of them asked, that would tell directions not known well enough."""
 
 
 @dataclass(frozen=True)
@@ -122,15 +126,20 @@ def measure_visible(
         directions = decompose(layout, theta, rows, split(taken))
     deviations = directions.deviations()
     hidden, sizes = directions.dead, _sizes(network, deviations)
-    weak = np.flatnonzero(sizes > limit)
+    weak, telling = np.flatnonzero(sizes > limit), pool[:0]
     if len(weak):
         steps = limit * deviations[:, weak] / sizes[weak]
         moved = [np.max(np.abs(rows(part) @ steps), axis=0) for part in split(pool)]
-        hidden[weak[np.max(moved, axis=0) < 1]] = True
+        open_ = np.max(moved, axis=0) >= 1
+        hidden[weak[~open_]] = True
+        if open_.any():
+            shown = largest(pool, steps[:, open_])
+            best = np.argsort(-shown)[: TELLING * int(open_.sum())]
+            telling = pool[best[shown[best] > 1]]
     spread = np.sqrt(np.sum(deviations[:, ~hidden] ** 2, axis=1))
     values = directions.values
     condition = float(values.max() / values[~hidden].min()) if not hidden.all() else np.inf
-    return Visible(unit_errors(network, spread), int(np.sum(hidden)), condition, alone)
+    return Visible(unit_errors(network, spread), int(np.sum(hidden)), condition, alone, telling)
 
 
 def _sizes(network: Network, directions: np.ndarray) -> np.ndarray:

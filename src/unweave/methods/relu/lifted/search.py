@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.certificates.visible import measure_visible
 from unweave.core import clock
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
 from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
@@ -84,6 +85,21 @@ class Search(Fitted):
             if self.wrong > 0:
                 break
         return information
+
+    def ask_telling(self, max_rounds: int = 4) -> None:
+        """Rough answers of a bounded domain: ask where what the domain shows of the parameters is not known yet."""
+        for _ in range(max_rounds):
+            if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
+                break
+            x, _, _ = self._answers()
+            noise, unit = self.inquiry.noise, self.inquiry.relative
+            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng).telling
+            self.say(f"  {len(points)} points would tell more")
+            if not len(points):
+                break
+            with self.inquiry.meter.stage("informative points"):
+                self.inquiry.meter.ask(points)
+            self.sharpen(max_passes=2)
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
