@@ -1,0 +1,36 @@
+"""What a box shows of the parameters, and which points would tell what is not known."""
+
+import numpy as np
+
+import unweave
+from truth import random_network
+from unweave.certificates.visible import measure_visible
+
+BOX = unweave.Box(-3.0, 3.0)
+NOISE, UNIT = 1e-4, 1e-4
+
+
+def _measure(network, x):
+    return measure_visible(network, x, BOX, NOISE, UNIT, np.random.default_rng(0))
+
+
+def test_points_that_would_tell_are_of_the_domain_and_do_tell():
+    network = random_network((3, 8, 6, 2), "relu", 1)
+    rng = np.random.default_rng(2)
+    asked = np.concatenate([rng.uniform(2.0, 3.0, (200, 3)), rng.uniform(-3.0, 3.0, (30, 3))])
+    before = _measure(network, asked)
+    assert np.max(before.deviations) > 1e-2
+    assert 0 < len(before.telling) < 50
+    assert BOX.contains(before.telling).all()
+    after = _measure(network, np.concatenate([asked, before.telling]))
+    assert np.max(after.deviations) < 1e-2
+    assert after.num_hidden <= before.num_hidden
+    assert not len(after.telling)
+
+
+def test_answers_from_all_over_leave_nothing_to_tell():
+    network = random_network((3, 8, 6, 2), "relu", 1)
+    x = np.random.default_rng(2).uniform(-3, 3, (4000, 3))
+    visible = _measure(network, x)
+    assert np.max(visible.deviations) < 1e-2
+    assert not len(visible.telling)
