@@ -256,7 +256,7 @@ class Identification:
             return f"not verified: there is nothing to check against {self._fresh()}"
         c = self.certificate
         if not c.num_points:
-            if self.ledger.budget is None:
+            if self.ledger.left > 0:
                 return f"not verified: nothing could be compared on {self._fresh()}"
             return f"not verified: no {self.ledger.unit} were left for a check"
         word = "verified" if self.identified else "checked"

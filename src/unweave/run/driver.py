@@ -281,7 +281,12 @@ def _attempt(
         details = {**base.details, "traceback": traceback.format_exc()}
         return _Attempt(replace(base, reason=trouble, details=details), trouble=trouble)
     outcome, reason = judge(
-        network, certificate, side.kind, reason=finding.reason, undetermined=finding.undetermined
+        network,
+        certificate,
+        side.kind,
+        has_budget=side.ledger.budget is not None,
+        reason=finding.reason,
+        undetermined=finding.undetermined,
     )
     found = replace(
         base,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.deadline import held
 from unweave.core.network import Network
 from unweave.solve.information import Information, from_triangle, gauge_rows, unit_errors
 from unweave.solve.layout import Layout
@@ -82,9 +83,14 @@ def weighted_polish(
     unit: float = EPS,
     max_steps: int = 2,
 ) -> Network:
-    """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls."""
+    """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls.
+
+    Once the time limit of the run is over there are none.
+    """
     for reach in REACHES:
         for _ in range(max_steps):
+            if held().passed:
+                return network
             system = weighted_system(network, x, y, noise, unit=unit, reach=reach)
             if system is None or system.level <= 1.0 or not system.information.is_regular:
                 break
