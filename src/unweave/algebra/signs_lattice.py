@@ -24,7 +24,7 @@ def reduce_to_signs(
 ) -> tuple[np.ndarray, bool]:
     """Sign vectors s (rows) with ``equations @ s`` near ``right``, and whether the search was complete."""
     rank, m = equations.shape
-    if _num_bits(equations, error) < m * (1 + m * np.log2(LOSS)):
+    if _num_bits(equations, error) < bits_wanted(m):
         return np.zeros((0, m)), False
     deadline = clock.now() + min(max_seconds, held().left)
     columns = np.vstack([2 * equations.T, -(right + equations.sum(axis=1))[None]])
@@ -44,6 +44,11 @@ def reduce_to_signs(
         if clock.now() > deadline:
             break
     return np.zeros((0, m)), False
+
+
+def bits_wanted(num_signs: int) -> float:
+    """Bits that equations must carry for a reduction to find so many signs."""
+    return num_signs * (1 + num_signs * float(np.log2(LOSS)))
 
 
 def _num_bits(equations: np.ndarray, error: float) -> float:
