@@ -81,7 +81,7 @@ def _fit(meter: Meter, rng: np.random.Generator, deadline: Deadline) -> list[Net
         y = meter.ask(x)
     end = clock.now() + min(ALTOGETHER, deadline.left)
     cut = (4 * len(x)) // 5
-    span = OutputSpan.of(y[:cut], most=MOST_OUTPUTS) if meter.output_size > MOST_OUTPUTS else None
+    span = OutputSpan.of(y[: min(FEW, cut)], most=MOST_OUTPUTS) if meter.output_size > MOST_OUTPUTS else None
     y = y if span is None else span.inside(y)
     standard = Standard.of(x[:cut], y[:cut])
     u, v = standard.inputs(x), standard.outputs(y)
