@@ -31,9 +31,7 @@ def default_network(sizes: tuple[int, ...], seed: int) -> Network:
     """Weights and biases uniform in +-1/sqrt(inputs), as frameworks draw them."""
     rng = np.random.default_rng(seed)
     bounds = [1 / np.sqrt(size) for size in sizes[:-1]]
-    weights = [
-        rng.uniform(-b, b, size=(sizes[i + 1], sizes[i])) for i, b in enumerate(bounds)
-    ]
+    weights = [rng.uniform(-b, b, size=(sizes[i + 1], sizes[i])) for i, b in enumerate(bounds)]
     biases = [rng.uniform(-b, b, size=sizes[i + 1]) for i, b in enumerate(bounds)]
     return Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])
 
@@ -60,7 +58,7 @@ def test_a_thousand_outputs_in_a_ball_are_as_many_as_move():
     assert compare(truth, found.network).max_relative_error < 1e-8
 
 
-def test_a_thousand_outputs_that_are_no_network_end_with_a_copy():
+def test_a_thousand_outputs_that_are_no_network_end_in_time():
     """One Jacobian of all of them would take more memory than there is."""
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((4, 40)), rng.standard_normal((40, 1000))

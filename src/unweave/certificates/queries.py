@@ -35,7 +35,13 @@ from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.evidence.precision import Precision
-from unweave.solve.weighted import MOST_ENTRIES, MOST_PARAMETERS, relative_errors, time_allows, weighted_system
+from unweave.solve.weighted import (
+    MOST_ENTRIES,
+    MOST_PARAMETERS,
+    relative_errors,
+    time_allows,
+    weighted_system,
+)
 
 SHOWN, STANDARD_ERRORS = "what the domain shows", "standard errors of the parameters"
 """Names of checks."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from unweave.core import clock
 from unweave.core.errors import InputError, TimeSpent
 
-
 RATE = 2e10
 """Floating-point operations a second that may be counted on: of one core in large products of matrices."""
 

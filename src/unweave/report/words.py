@@ -133,9 +133,9 @@ def not_verified(found: Identification) -> list[str]:
             tried = c is not None and c.num_points
             why = "the network that was tried was refused" if tried else "there is no network to check"
             return [f"Nothing about the model is verified: {why}."]
-        if found.ledger.left > 0:
-            return [f"Nothing was verified: nothing could be compared on {points_word(found)}."]
-        return [f"Nothing was verified: no {points_word(found)} were left for a check."]
+        if found.ledger.shortage:
+            return [f"Nothing was verified: {found.ledger.shortage} were left for a check."]
+        return [f"Nothing was verified: nothing could be compared on {points_word(found)}."]
     lines = [f"Corners smaller than {100 * c.fraction_outside:.1f} % of the domain may differ unseen."]
     if found.ledger.unit == "rows":
         lines = ["Where the rows have no points the network may differ from the model."]
