@@ -194,7 +194,10 @@ def _with_open_sides(model: RidgeSum, half, tilt, warnings: tuple[str, ...], *, 
         network,
         reason=f"the sides of the {count} units were not found: they are too many for what their sum shows",
         warnings=(*warnings, f"what the sides leave open is written as {rank} pairs relu(t) - relu(-t)"),
-        undetermined=tuple(f"layer 1, unit {i}: the side it is active on" for i in range(count)),
+        undetermined=(
+            *(f"layer 1, unit {i}: the side it is active on" for i in range(count)),
+            "layer 1: whether its units leak",
+        ),
         details=_details(model),
         conclusive=conclusive,
     )
