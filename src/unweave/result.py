@@ -256,9 +256,9 @@ class Identification:
             return f"not verified: there is nothing to check against {self._fresh()}"
         c = self.certificate
         if not c.num_points:
-            if self.ledger.budget is None:
-                return f"not verified: nothing could be compared on {self._fresh()}"
-            return f"not verified: no {self.ledger.unit} were left for a check"
+            if self.ledger.shortage:
+                return f"not verified: {self.ledger.shortage} were left for a check"
+            return f"not verified: nothing could be compared on {self._fresh()}"
         word = "verified" if self.identified else "checked"
         answers = "" if self.precision is None else f"; answers are {self.precision.kind}"
         if self.precision is not None and self.ledger.unit == "rows" and self.precision.kind == "noisy":

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unweave.algebra.signs import solve_signs, solve_weights
+from unweave.algebra.signs import needs_lattice, solve_signs, solve_weights
+from unweave.core import clock
+from unweave.core.deadline import Deadline, hold
 
 
 @pytest.mark.parametrize(
@@ -64,3 +66,27 @@ def test_vectors_that_are_all_below_the_error_leave_every_sign_open(num_vectors)
     assert solution.signs is not None
     assert not solution.determined.any()
     assert solve_signs(vectors, np.ones(3), 1e-5).signs is None
+
+
+def _many_signs(num_vectors: int, num_equations: int, error: float):
+    rng = np.random.default_rng(num_vectors)
+    vectors = rng.standard_normal((num_vectors, num_equations))
+    began = clock.now()
+    found = solve_signs(vectors, rng.choice([-1.0, 1.0], size=num_vectors) @ vectors, error)
+    return found, clock.now() - began
+
+
+def test_more_signs_than_a_reduction_can_find_are_given_up_at_once():
+    found, seconds = _many_signs(500, 18, 1e-11)
+    assert found.signs is None
+    assert not found.complete
+    assert seconds < 1
+    assert needs_lattice(60, 12)
+    assert not needs_lattice(500, 18)  # no digits help
+
+
+def test_a_reduction_keeps_to_the_time_of_its_run():
+    with hold(Deadline(0.3)):
+        found, seconds = _many_signs(150, 24, 1e-12)
+    assert found.signs is None
+    assert seconds < 0.6

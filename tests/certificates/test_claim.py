@@ -17,7 +17,7 @@ from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.certificates.disagreement import SEARCH
 from unweave.core.errors import Outcome
-from unweave.core.network import Network
+from unweave.core.network import UNKNOWN, Network
 from unweave.evidence.kinds import Evidence
 from unweave.methods.base import Finding, Serves
 
@@ -75,6 +75,23 @@ def test_the_outcome_follows_from_the_certificate(evidence, changes, outcome, wo
     assert words in reason
     more = {Evidence.QUERIES: "rows", Evidence.ROWS: "queries"}[evidence]
     assert more not in reason
+    assert "budget" not in reason
+
+
+@pytest.mark.parametrize("changes", [{"max_relative_error": 1e-5}, {"num_points": 5}])
+def test_a_larger_budget_is_advised_where_there_is_one(changes):
+    certificate = replace(GOOD, **changes)
+    assert "budget" in judge(NETWORK, certificate, Evidence.QUERIES, has_budget=True)[1]
+    assert "more rows" in judge(NETWORK, certificate, Evidence.ROWS)[1]
+
+
+@pytest.mark.parametrize("evidence", Evidence)
+def test_a_layer_that_is_refused_is_not_called_known(evidence):
+    layer = Network([np.eye(3)], [np.zeros(3)], ["relu"], upper=UNKNOWN)
+    refused = replace(GOOD, max_relative_error=0.5, checks=(Check("a", False, reason="it fails"),))
+    outcome, reason = judge(layer, refused, evidence, reason="the first hidden layer is known")
+    assert outcome is Outcome.NOT_IDENTIFIED
+    assert "known" not in reason
 
 
 def test_an_answer_beyond_its_error_bars_is_not_explained_away():

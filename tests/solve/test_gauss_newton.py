@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from truth import random_network
+from unweave.core import clock
+from unweave.core.deadline import Deadline, hold
 from unweave.core.network import Network
 from unweave.solve import gauss_newton
+from unweave.solve.descend import End
 from unweave.solve.gauss_newton import polish_weighted
-from unweave.solve.weighted import weighted_system
+from unweave.solve.weighted import weighted_polish, weighted_system
 
 
 def _task(sizes, activation, noise=0.0, error=1e-4, seed=1):
@@ -63,3 +66,20 @@ def test_units_that_no_answer_tells_about_stay_where_they_are(factor):
     np.testing.assert_array_equal(fit.network.weights[0][2], dead.weights[0][2])
     assert np.max(np.abs(fit.network(x) - y)) < 1e-13 * np.std(y)
     assert weighted_system(fit.network, x, y, 1e-16) is not None
+
+
+@pytest.mark.parametrize("polish", ["by products", "by a triangle"])
+def test_a_limit_is_kept_inside_a_step(polish):
+    """The factor alone of so many parameters takes longer; what was there is returned."""
+    _, start, x, y = _task((10, 50, 40, 2), "relu")
+    limit = Deadline(0.2)
+    began = clock.now()
+    with hold(limit):
+        if polish == "by products":
+            fit = polish_weighted(start, x, y, 1e-12)
+            assert fit.end is End.TIME
+            network = fit.network
+        else:
+            network = weighted_polish(start, x[:3000], y[:3000], 1e-12)
+    assert clock.now() - began < 0.7
+    np.testing.assert_array_equal(network.flat(), start.flat())

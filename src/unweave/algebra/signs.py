@@ -15,6 +15,8 @@ import scipy.linalg
 
 MAX_ENUMERATED = 20
 MAX_HALVED = 44
+MOST_BITS = 52
+"""Of a sum in double precision."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,11 @@ def solve_signs(vectors: np.ndarray, target: np.ndarray, error: float) -> SignSo
 
 
 def needs_lattice(num_vectors: int, num_equations: int) -> bool:
-    """Whether so many signs can only be found by lattice reduction, which wants many digits."""
-    return num_vectors - num_equations > MAX_ENUMERATED and num_vectors > MAX_HALVED
+    """Whether so many signs can only be found by lattice reduction, which wants many digits, and can be by these."""
+    from unweave.algebra.signs_lattice import bits_wanted
+
+    too_many = num_vectors - num_equations > MAX_ENUMERATED and num_vectors > MAX_HALVED
+    return too_many and bits_wanted(num_vectors) <= MOST_BITS * num_equations
 
 
 def solve_weights(vectors: np.ndarray, target: np.ndarray, error: float) -> np.ndarray | None:

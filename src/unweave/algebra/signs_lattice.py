@@ -3,14 +3,20 @@
 With y = (s + 1)/2 in {0, 1} the equations ``A s = target`` say that one integer combination of the rows
 ``(2 e_i, K A_i)`` and ``(1, ..., 1, K target')`` is the vector (s, about 0), by far the shortest of its lattice
 when the equations carry more bits than there are signs (Lagarias and Odlyzko 1985; Coster et al. 1992). The basis
-is reduced by LLL; K grows step by step, which keeps the reduction well inside double precision.
+is reduced by LLL; K grows step by step, which keeps the reduction well inside double precision. A reduced basis is
+longer than the shortest vectors by a factor that grows with every dimension: equations must carry bits enough for
+that too, or no reduction is begun.
 """
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
+
+from unweave.core import clock
+from unweave.core.deadline import held
+
+LOSS = 1.01
+"""What LLL loses a dimension, at best (1.02 on average, Nguyen and Stehle 2006)."""
 
 
 def reduce_to_signs(
@@ -18,7 +24,9 @@ def reduce_to_signs(
 ) -> tuple[np.ndarray, bool]:
     """Sign vectors s (rows) with ``equations @ s`` near ``right``, and whether the search was complete."""
     rank, m = equations.shape
-    deadline = time.monotonic() + max_seconds
+    if _num_bits(equations, error) < bits_wanted(m):
+        return np.zeros((0, m)), False
+    deadline = clock.now() + min(max_seconds, held().left)
     columns = np.vstack([2 * equations.T, -(right + equations.sum(axis=1))[None]])
     finest = 1.0 / max(error / 30, 1e-15 * np.max(np.abs(columns)))
     coarsest = 64.0 / np.max(np.abs(columns))
@@ -33,9 +41,20 @@ def reduce_to_signs(
             miss = np.max(np.abs(signs @ equations.T - right), axis=1)
             if np.any(miss <= error * np.sqrt(rank)):
                 return _with_relations(signs[miss <= error * np.sqrt(rank)], combination), False
-        if time.monotonic() > deadline:
+        if clock.now() > deadline:
             break
     return np.zeros((0, m)), False
+
+
+def bits_wanted(num_signs: int) -> float:
+    """Bits that equations must carry for a reduction to find so many signs."""
+    return num_signs * (1 + num_signs * float(np.log2(LOSS)))
+
+
+def _num_bits(equations: np.ndarray, error: float) -> float:
+    """Bits of a sign vector that its sums show: how many errors each of them is wide."""
+    widths = np.linalg.norm(equations, axis=1) / max(error, 1e-300)
+    return float(np.sum(np.log2(np.maximum(widths, 1.0))))
 
 
 def _embed(combination: np.ndarray) -> np.ndarray:
@@ -65,7 +84,7 @@ def _lll(basis: np.ndarray, combination: np.ndarray, deadline: float, delta: flo
     k, count = 0, 0
     while k < n:
         count += 1
-        if count % 256 == 0 and time.monotonic() > deadline:
+        if count % 32 == 0 and clock.now() > deadline:
             break
         for _ in range(4):
             row = basis[k]

@@ -22,7 +22,7 @@ class Check:
 
     name: str
     passed: bool | None
-    """None: it could not be made, for lack of queries or rows."""
+    """None: it could not be made, for lack of queries, rows or time."""
     figures: dict[str, float] = field(default_factory=dict)
     words: str = ""
     """What was seen, as a phrase: "along 2 fresh lines every kink is explained by the network"."""

@@ -21,11 +21,7 @@ from unweave.evidence.kinds import Evidence
 PARTLY = 1e-3
 """A network whose fresh error is above this is not worth returning as partly identified."""
 _FRESH = {Evidence.QUERIES: "fresh answers", Evidence.ROWS: "held-out rows"}
-_MORE = {Evidence.QUERIES: "a larger budget", Evidence.ROWS: "more rows"}
-_TOO_FEW = {
-    Evidence.QUERIES: "the budget left only {} fresh queries for the certificate; raise the budget",
-    Evidence.ROWS: "there were only {} held-out rows for the certificate; give more rows",
-}
+_OTHER = "another method= may help"
 
 
 def judge(
@@ -33,12 +29,14 @@ def judge(
     certificate: Certificate,
     evidence: Evidence,
     *,
+    has_budget: bool = False,
     reason: str = "",
     undetermined: tuple[str, ...] = (),
 ) -> tuple[Outcome, str]:
     """The outcome that the certificate supports, and the reason when it is not ``identified``.
 
-    ``reason`` and ``undetermined`` are what the method says is open.
+    ``reason`` and ``undetermined`` are what the method says is open; ``has_budget``: whether queries are limited, so
+    that more of them can be allowed.
     """
     if network.is_open and evidence is Evidence.QUERIES:
         if certificate.failed:  # what the method says of the layer is then no longer true
@@ -54,18 +52,34 @@ def judge(
                 f"{_FRESH[evidence]} differ by up to {certificate.max_relative_error:.1e} (allowed "
                 f"{certificate.tolerance:.1e})"
             ]
-        help_ = f"{_MORE[evidence]} or another method= may help"
-        return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), _join(reason, *why, help_)
+        if network.is_open and not partly:  # what the method says of the layer is not true
+            reason = ""
+        return (Outcome.PARTLY if partly else Outcome.NOT_IDENTIFIED), _join(
+            reason, *why, _what_may_help(evidence, has_budget)
+        )
     if not certificate.complete:
         missed = [check.name for check in certificate.checks if check.needed and check.passed is None]
         if certificate.num_points >= certificate.num_needed and missed:
             return Outcome.PARTLY, _join(reason, f"a check could not be made: {', '.join(missed)}")
-        return Outcome.PARTLY, _join(reason, _TOO_FEW[evidence].format(certificate.num_points))
+        return Outcome.PARTLY, _join(reason, _too_few(certificate.num_points, evidence, has_budget))
     count = len(undetermined) + len(certificate.undetermined)
     if count:
         open_parts = f"the function is recovered, but {count} of its parts are not determined by the answers"
         return Outcome.PARTLY, reason or open_parts
     return Outcome.IDENTIFIED, reason
+
+
+def _what_may_help(evidence: Evidence, has_budget: bool) -> str:
+    if evidence is Evidence.ROWS:
+        return f"more rows or {_OTHER}"
+    return f"a larger budget or {_OTHER}" if has_budget else _OTHER
+
+
+def _too_few(num_points: int, evidence: Evidence, has_budget: bool) -> str:
+    if evidence is Evidence.QUERIES and has_budget:
+        return f"the budget left only {num_points} fresh queries for the certificate; raise the budget"
+    more = "; give more rows" if evidence is Evidence.ROWS else ""
+    return f"there were only {num_points} {_FRESH[evidence]} for the certificate{more}"
 
 
 def _mostly_agrees(certificate: Certificate) -> bool:

@@ -11,12 +11,17 @@ from dataclasses import dataclass, field
 from unweave.core import clock
 from unweave.core.errors import InputError, TimeSpent
 
+RATE = 2e10
+"""Floating-point operations a second that may be counted on: of one core in large products of matrices."""
+
 
 @dataclass(frozen=True)
 class Deadline:
     """A number of seconds from now on, by ``core.clock``; infinite: never."""
 
     seconds: float = math.inf
+    stated: float | None = None
+    """The time limit that this is the first part of, if it is: what is said of it."""
     _began: float = field(default_factory=clock.now, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -35,7 +40,19 @@ class Deadline:
     def check(self) -> None:
         """Raise ``TimeSpent`` once it has passed; for computations that ask nothing in between."""
         if self.passed:
-            raise TimeSpent(f"the time limit of {self.seconds:g} s is over; allow more with time_limit=")
+            raise TimeSpent(self.words)
+
+    @property
+    def words(self) -> str:
+        """What is said once it has passed."""
+        return f"the time limit of {self.stated or self.seconds:g} s is over; allow more with time_limit="
+
+    def allows(self, operations: float, *, late: bool = False) -> bool:
+        """Whether a computation that cannot be broken off, of so many additions and products, ends in time.
+
+        ``late``: it checks a result, which may take a tenth of the limit more.
+        """
+        return self.seconds == math.inf or operations <= RATE * (self.grace if late else self.left)
 
     @property
     def grace(self) -> float:

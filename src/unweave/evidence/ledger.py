@@ -20,6 +20,10 @@ def check_budget(budget: int | None) -> None:
         )
 
 
+FEW = 200
+"""Queries that a certificate asks: with fewer left, it may be that none could be made."""
+
+
 @dataclass
 class Ledger:
     """Queries by stage, in the order the stages began, against an optional budget."""
@@ -51,6 +55,13 @@ class Ledger:
     def left(self) -> float:
         """Queries a run may still plan with, as if it had never been interrupted; infinite without a budget."""
         return float("inf") if self.budget is None else self.budget - (self.total - self.overhead)
+
+    @property
+    def shortage(self) -> str:
+        """How many are left, in words, where that may be too few for a check; empty where there are plenty."""
+        if self.left >= FEW:
+            return ""
+        return f"only {int(self.left)} {self.unit}" if self.left > 0 else f"no {self.unit}"
 
     @property
     def unpaid(self) -> float:

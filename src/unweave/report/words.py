@@ -9,9 +9,11 @@ from unweave.core.errors import Outcome
 from unweave.core.network import unseen_symmetries
 
 if TYPE_CHECKING:
+    from unweave.evidence.ledger import Ledger
     from unweave.result import Identification
 
 _ASK_MORE = "Ask more queries, or widen the domain to where these units bend."
+_AGAIN = "Run again with another seed= or a larger budget=."
 _REMEDIES = (
     ("budget", "Raise budget= (--budget), or leave it out."),
     ("time limit", "Give the run more time, or the widths with hidden= (--hidden)."),
@@ -44,10 +46,19 @@ _REMEDIES = (
     ("linear term", "Nothing to do: the function is right; a skip connection leaves sides of units open."),
     ("always active", "Widen the domain, so that these units switch inside it."),
     ("determined", _ASK_MORE),
-    ("not traced", "Run again with another seed= or a larger budget=."),
+    ("not traced", _AGAIN),
     ("noise", "Average repeated answers, or ask a more exact copy of the model."),
 )
 """What helps, by a word of the warning; the first that matches counts."""
+_FOR_ROWS = {
+    _ASK_MORE: "Give more rows, or rows where these units bend.",
+    _AGAIN: "Give more rows, or run again with another seed=.",
+}
+_WITHOUT_BUDGET = {
+    _ASK_MORE: "Widen the domain to where these units bend.",
+    _AGAIN: "Run again with another seed=.",
+}
+"""The same from rows, and where nothing limits the queries: there is no budget to raise."""
 
 
 @dataclass(frozen=True)
@@ -122,9 +133,9 @@ def not_verified(found: Identification) -> list[str]:
             tried = c is not None and c.num_points
             why = "the network that was tried was refused" if tried else "there is no network to check"
             return [f"Nothing about the model is verified: {why}."]
-        if found.ledger.budget is None:
-            return [f"Nothing was verified: nothing could be compared on {points_word(found)}."]
-        return [f"Nothing was verified: no {points_word(found)} were left for a check."]
+        if found.ledger.shortage:
+            return [f"Nothing was verified: {found.ledger.shortage} were left for a check."]
+        return [f"Nothing was verified: nothing could be compared on {points_word(found)}."]
     lines = [f"Corners smaller than {100 * c.fraction_outside:.1f} % of the domain may differ unseen."]
     if found.ledger.unit == "rows":
         lines = ["Where the rows have no points the network may differ from the model."]
@@ -142,7 +153,7 @@ def remarks(found: Identification) -> list[Remark]:
     """Every warning and every undetermined part with its remedy."""
     groups: dict[str, list[str]] = {}
     for text in dict.fromkeys([*found.warnings, *found.undetermined]):
-        groups.setdefault(_remedy(text, found.ledger.unit), []).append(_sentence(text))
+        groups.setdefault(_remedy(text, found.ledger), []).append(_sentence(text))
     return [Remark(tuple(texts), remedy) for remedy, texts in groups.items()]
 
 
@@ -154,16 +165,14 @@ def _subject(found: Identification) -> str:
     return "these rows" if found.ledger.unit == "rows" else "this model"
 
 
-def _remedy(text: str, unit: str) -> str:
+def _remedy(text: str, ledger: Ledger) -> str:
     lowered = text.lower()
     remedy = next((remedy for word, remedy in _REMEDIES if word in lowered), "")
     if not remedy and ";" not in text:
         return "The guide of the method says when this happens, and what it means."
-    return (
-        "Give more rows, or rows where these units bend."
-        if unit == "rows" and remedy == _ASK_MORE
-        else remedy
-    )
+    if ledger.unit == "rows":
+        return _FOR_ROWS.get(remedy, remedy)
+    return _WITHOUT_BUDGET.get(remedy, remedy) if ledger.budget is None else remedy
 
 
 def _sentence(text: str) -> str:

@@ -201,7 +201,7 @@ def _is_over(side: Side, wishes: Wishes, progress: _Progress) -> bool:
     if (best is not None and best.identified) or side.ledger.left == 0:
         return True
     if wishes.deadline.passed and best is not None:
-        late = f"the time limit of {wishes.deadline.seconds:g} s is over; allow more with time_limit="
+        late = wishes.deadline.words
         if late not in best.reason:
             progress.best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
         return True
@@ -281,7 +281,12 @@ def _attempt(
         details = {**base.details, "traceback": traceback.format_exc()}
         return _Attempt(replace(base, reason=trouble, details=details), trouble=trouble)
     outcome, reason = judge(
-        network, certificate, side.kind, reason=finding.reason, undetermined=finding.undetermined
+        network,
+        certificate,
+        side.kind,
+        has_budget=side.ledger.budget is not None,
+        reason=finding.reason,
+        undetermined=finding.undetermined,
     )
     found = replace(
         base,

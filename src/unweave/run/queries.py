@@ -7,7 +7,7 @@ the outputs is inverted in front of every method and put behind the network that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,7 +25,7 @@ from unweave.certificates.squashed import check_squashed
 from unweave.certificates.structure import check_structure
 from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST, Domain
-from unweave.core.errors import BudgetSpent
+from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.core.network import Network
 from unweave.core.outputs import Squashing
 from unweave.core.streams import stream
@@ -230,11 +230,9 @@ class Asking:
         assert network is not None
         certificate = self._certify(network, finding, precision)
         if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
-            network = self._sharpen(network, precision)
-            certificate = self._certify(network, finding, precision)
+            network, certificate = self._again(self._sharpen, network, certificate, finding, precision)
         if _is_rough(network, certificate, precision):
-            network = self._spread_out(network, precision)
-            certificate = self._certify(network, finding, precision)
+            network, certificate = self._again(self._spread_out, network, certificate, finding, precision)
         if self._views[0] is not None and not network.is_open and certificate.agrees:
             assert self._raw is not None
             assert self._whole is not None
@@ -266,11 +264,25 @@ class Asking:
             if checks[0].passed or attempt:
                 certificate = replace(certificate, checks=(*certificate.checks, *checks))
                 break
-            network = self._spread_out(network, precision)
-            certificate = self._certify(network, finding, precision)
+            network, certificate = self._again(self._spread_out, network, certificate, finding, precision)
             if not certificate.agrees:
                 break
         return network, certificate
+
+    def _again(
+        self,
+        refit: Callable[[Network, Precision], Network],
+        network: Network,
+        certificate: Certificate,
+        finding: Finding,
+        precision: Precision,
+    ) -> tuple[Network, Certificate]:
+        """The network refitted and certified anew; as it is where the time for that is over."""
+        try:
+            better = refit(network, precision)
+        except TimeSpent:
+            return network, certificate
+        return better, self._certify(better, finding, precision)
 
     def _certify(self, network: Network, finding: Finding, precision: Precision) -> Certificate:
         """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""

@@ -141,7 +141,7 @@ def identify(
     if method == "auto" if surrogate is None else flag("surrogate", surrogate):
         spare = Deadline() if time_limit is None else Deadline(time_limit)
         share = COPYING if surrogate else IN_CASE
-        early = wishes.deadline if time_limit is None else Deadline((1 - share) * time_limit)
+        early = wishes.deadline if time_limit is None else Deadline((1 - share) * time_limit, time_limit)
         wishes = replace(wishes, deadline=early, surrogate=spare, surrogate_of_strangers=bool(surrogate))
     place: Domain | None
     with hold(wishes.deadline):

@@ -21,6 +21,7 @@ from unweave.evidence.meter import CERTIFICATE, Meter
 from unweave.solve.descend import Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
+from unweave.students.output_span import OutputSpan
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
@@ -29,6 +30,8 @@ FEW = 480
 """Answers for small students, which come first: they take little time."""
 SHAPES = (("tanh", 1), ("gelu", 1), ("relu", 1), ("tanh", 2), ("gelu", 2), ("relu", 2))
 ROWS_A_PARAMETER = 3
+MOST_OUTPUTS = 16
+"""Outputs beyond which a student answers in the directions in which they move most."""
 SECONDS, ALTOGETHER = 8.0, 24.0
 """For each student, and for all of them, within what is left of the run."""
 GOOD = 1e-3
@@ -78,6 +81,8 @@ def _fit(meter: Meter, rng: np.random.Generator, deadline: Deadline) -> list[Net
         y = meter.ask(x)
     end = clock.now() + min(ALTOGETHER, deadline.left)
     cut = (4 * len(x)) // 5
+    span = OutputSpan.of(y[: min(FEW, cut)], most=MOST_OUTPUTS) if meter.output_size > MOST_OUTPUTS else None
+    y = y if span is None else span.inside(y)
     standard = Standard.of(x[:cut], y[:cut])
     u, v = standard.inputs(x), standard.outputs(y)
     best: tuple[float, Network] | None = None
@@ -86,13 +91,17 @@ def _fit(meter: Meter, rng: np.random.Generator, deadline: Deadline) -> list[Net
         if left <= 0 or (best is not None and best[0] < GOOD):
             break
         layout = plain_layout(u.shape[1], v.shape[1], count, name, depth)
+        if not deadline.allows(2.0 * count * v.shape[1] * layout.num_parameters**2):  # not even a step
+            continue
         start = draw_start(layout, u[:count], v[:count], rng)
         settings = Settings(max_steps=120, deadline=clock.now() + min(SECONDS, left))
         fit = fit_layout(layout, start, u[:count], v[:count], settings=settings)
         error = float(np.sqrt(np.mean((layout.forward(fit.parameters, u[cut:]) - v[cut:]) ** 2)))
         if np.isfinite(error) and (best is None or error < best[0]):
             best = error, standard.undo(layout.network(fit.parameters))
-    return [] if best is None else [best[1]]
+    if best is None:
+        return []
+    return [best[1] if span is None else span.lift(best[1])]
 
 
 def _error(network: Network, x: np.ndarray, y: np.ndarray) -> float:

@@ -15,6 +15,8 @@ import numpy as np
 import scipy.linalg
 
 from unweave.algebra.conjugate_gradients import shortest_least_squares
+from unweave.core.deadline import held
+from unweave.core.errors import TimeSpent
 from unweave.core.network import Network
 from unweave.solve.descend import Settings, descend
 from unweave.solve.fit import Fit
@@ -115,10 +117,11 @@ class WeightedStep(Step):
 
     def damped(self, damping: float) -> Solve | None:
         problem = self._problem
-        if problem.factor is None:
-            coupled = problem.layout.num_parameters <= MOST_COUPLED
-            problem.factor = (Coupled if coupled else Blocks)(problem, self._theta, self._passes)
-        factor = problem.factor
+        try:
+            factor = problem.factor or self._make_factor()
+        except TimeSpent:  # the descent ends here, with what it has
+            return None
+        problem.factor = factor
         if not factor.prepare(damping):
             return None
         held, num_answers, taken = np.sqrt(damping) * factor.sizes, len(self._weights), 0
@@ -145,6 +148,10 @@ class WeightedStep(Step):
             return factor.apply(found)
 
         return solve
+
+    def _make_factor(self) -> Factor:
+        coupled = self._problem.layout.num_parameters <= MOST_COUPLED
+        return (Coupled if coupled else Blocks)(self._problem, self._theta, self._passes)
 
 
 class Factor(ABC):
@@ -197,6 +204,7 @@ class Coupled(Factor):
         self._scales = np.where(self.sizes > 0, self.sizes, 1.0)
         self._gram = np.zeros((size, size), dtype=self._dtype)
         for part in np.array_split(np.arange(len(problem.x)), problem.y.size * size // MOST_ENTRIES + 1):
+            held().check()  # the sum of a large one takes many seconds
             jacobian = layout.linearise(theta, problem.x[part])[1] * problem.weights[part].reshape(-1, 1)
             jacobian = (jacobian / self._scales).astype(self._dtype, copy=False)
             self._gram += jacobian.T @ jacobian

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from unweave.core.deadline import held
 from unweave.core.network import Network
 from unweave.solve.descend import Settings
 from unweave.solve.fit import fit_layout, spread_of
@@ -81,7 +82,7 @@ def polish(
         return task.decompose(theta, num_steps)
     large = task.solve_normally(theta, num_steps)
     is_affordable = target.size * layout.num_parameters**2 <= AFFORDABLE
-    if large.null_directions.shape[1] and is_affordable:
+    if large.null_directions.shape[1] and is_affordable and not held().passed:
         return task.decompose(large.network.flat(), large.num_steps)
     return large
 
@@ -116,10 +117,12 @@ class _Task:
         return self._finish(theta, num_steps, inform, self.max_final + 2)
 
     def _finish(self, theta: np.ndarray, num_steps: int, inform, max_steps: int) -> Polished:
-        """Gauss-Newton while it gains."""
+        """Gauss-Newton while it gains, and the run has time."""
         loss, ask = inform(theta)
         here = ask()
         for _ in range(max_steps):
+            if held().passed:
+                break
             trial = theta - here.step
             after, ask = inform(trial)
             if not after < loss * (1 - 1e-3):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.core import activations as act
+from unweave.core.deadline import held
 from unweave.core.network import Network
 from unweave.solve.information import Information, from_triangle, gauge_rows, unit_errors
 from unweave.solve.layout import Layout
@@ -73,6 +74,12 @@ def weighted_system(
     return WeightedSystem(from_triangle(jacobian, residual), level)
 
 
+def time_allows(network: Network, y: np.ndarray, *, late: bool = False) -> bool:
+    """Whether the run that this is part of has time for the system of so many answers (see ``Deadline.allows``)."""
+    count = network.num_parameters
+    return count > MOST_PARAMETERS or held().allows(2.0 * y.size * count**2, late=late)
+
+
 def weighted_polish(
     network: Network,
     x: np.ndarray,
@@ -82,9 +89,14 @@ def weighted_polish(
     unit: float = EPS,
     max_steps: int = 2,
 ) -> Network:
-    """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls."""
+    """Gauss-Newton steps on the weighted answers, from near to far, each kept only if the residual falls.
+
+    There are none that would outlast the time limit of the run.
+    """
     for reach in REACHES:
         for _ in range(max_steps):
+            if not time_allows(network, y):
+                return network
             system = weighted_system(network, x, y, noise, unit=unit, reach=reach)
             if system is None or system.level <= 1.0 or not system.information.is_regular:
                 break
@@ -152,9 +164,8 @@ def gradient_norms(network: Network, x: np.ndarray) -> np.ndarray:
         slopes.append(act.get(name).first(z, np))
     norms = []
     for output in range(network.output_size):
-        back = np.zeros((len(x), network.output_size))
-        back[:, output] = 1.0
-        for w, slope in zip(reversed(network.weights), reversed(slopes), strict=True):
+        back = slopes[-1][:, [output]] * network.weights[-1][output]
+        for w, slope in zip(reversed(network.weights[:-1]), reversed(slopes[:-1]), strict=True):
             back = (back * slope) @ w
         norms.append(np.linalg.norm(back, axis=1))
     return np.stack(norms, axis=1)

@@ -22,7 +22,7 @@ from unweave.methods.far_field.arguments import (
 )
 from unweave.methods.far_field.first_layer import FirstLayer
 from unweave.methods.far_field.sight import Sight
-from unweave.solve.weighted import weighted_system
+from unweave.solve.weighted import time_allows, weighted_system
 
 MISMATCH, COARSE_MISMATCH = 1e-3, 0.1
 """Relative difference of the slopes along the circle from which on a unit is read beside its crossing."""
@@ -67,7 +67,8 @@ def read_through(sight: Sight, layer: FirstLayer, top: Network) -> tuple[Network
 
 def look_closer(sight: Sight, network: Network, basis: np.ndarray) -> Network:
     """Read again the units that all answers so far leave uncertain, where the answers would allow better."""
-    system = weighted_system(network, *sight.meter.transcript(), sight.noise)
+    x, y = sight.meter.transcript()
+    system = weighted_system(network, x, y, sight.noise) if time_allows(network, y) else None
     if system is None:
         return network
     errors = system.unit_errors(network)[: network.hidden[0]]

@@ -33,6 +33,7 @@ from unweave.methods.base import (
     Serves,
     Traits,
 )
+from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
 from unweave.solve.fit import spread_of
@@ -82,7 +83,11 @@ class InDomain:
         return traits.why_smooth() if traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
-        """Buy points inside the domain, as few as let a student fit; in fewer directions where those do."""
+        """Buy points inside the domain, as few as let a student fit; in fewer outputs and directions where those do."""
+        finding = recover_in_span(meter, problem, self._recover_outputs)
+        return self._recover_outputs(meter, problem) if finding is None else finding
+
+    def _recover_outputs(self, meter: Meter, problem: Problem) -> Finding:
         finding = recover_reduced(meter, problem, self.recover_directly)
         return self.recover_directly(meter, problem) if finding is None else finding
 

@@ -86,36 +86,43 @@ def _lift(
     return replace(finding, network=polished.network, details=details)
 
 
-class Slice(Meter):
-    """Questions ``middle + z B'`` to another meter, charged to its ledger."""
+class View(Meter):
+    """Another meter seen with other inputs or outputs, charged to its ledger."""
 
     input_size: int
     output_size: int
     dtype: str
     ledger: Ledger
-    deadline: Deadline | None
+    deadline: Deadline
 
-    def __init__(self, meter: Meter, middle: np.ndarray, basis: np.ndarray):
-        domain = _SliceDomain(meter.domain, middle, basis)
-        same = Ball(meter.domain.radius) if isinstance(meter.domain, Ball) else domain
-        super().__init__(meter.oracle, domain=same, remember=False)
-        self.input_size, self.output_size, self.dtype = basis.shape[1], meter.output_size, meter.dtype
+    def __init__(self, meter: Meter, domain: Domain, input_size: int, output_size: int):
+        super().__init__(meter.oracle, domain=domain, remember=False)
+        self.input_size, self.output_size, self.dtype = input_size, output_size, meter.dtype
         self.ledger, self.deadline = meter.ledger, meter.deadline
-        self._whole, self._slice = meter, domain
+        self._whole = meter
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         with self._whole.stage(name):
             yield
 
+    def blur(self, answers: np.ndarray) -> np.ndarray:
+        return self._whole.blur(answers)
+
+
+class Slice(View):
+    """Questions ``middle + z B'`` to another meter."""
+
+    def __init__(self, meter: Meter, middle: np.ndarray, basis: np.ndarray):
+        self._slice = _SliceDomain(meter.domain, middle, basis)
+        same = Ball(meter.domain.radius) if isinstance(meter.domain, Ball) else self._slice
+        super().__init__(meter, same, basis.shape[1], meter.output_size)
+
     def snap(self, x: np.ndarray) -> np.ndarray:
         return np.asarray(x, dtype=np.float64)
 
     def ask(self, x: np.ndarray) -> np.ndarray:
         return self._whole.ask(self._slice.outside(x))
-
-    def blur(self, answers: np.ndarray) -> np.ndarray:
-        return self._whole.blur(answers)
 
 
 @dataclass(frozen=True)

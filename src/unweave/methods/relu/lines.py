@@ -74,7 +74,8 @@ class ReluLines:
                     inquiry, ridges, pieces, rng, target=3e-13, share=1.0, num_candidates=600
                 )
         # behind a squashing the domain is ours: what it leaves open stays open to every method
-        return replace(orient_units(ridges, inquiry, problem), conclusive=meter.is_squashed)
+        finding = orient_units(ridges, inquiry, problem)
+        return replace(finding, conclusive=finding.conclusive or meter.is_squashed)
 
     def find_ridges(self, inquiry: Inquiry, rng: np.random.Generator) -> RidgeSum | None:
         """Every plane across which exact answers bend, and what is affine beside; None where planes are not all."""

@@ -84,6 +84,8 @@ def orient_ridges(
         return Finding(
             network, warnings=warnings, undetermined=_open_sides(solution), details=_details(model)
         )
+    if solution is not None and not solution.complete:
+        return _with_open_sides(model, half, tilt, warnings, conclusive=not always_active)
     return _with_linear_rest(model, half, tilt, always_active, warnings)
 
 
@@ -166,18 +168,8 @@ def _leaky_signs(half: np.ndarray, tilt: np.ndarray, error: float) -> tuple[Sign
 
 
 def _with_linear_rest(model: RidgeSum, half, tilt, always_active: str, warnings: tuple[str, ...]) -> Finding:
-    """Sides as close to the affine part as a projection gives, and what is left as pairs of relu units."""
-    planes = model.planes
-    signs = np.where(np.linalg.lstsq(half.T, tilt, rcond=None)[0] < 0, -1.0, 1.0)
-    base = assemble(model, signs, 0.0)
-    rest = (tilt - signs @ half).reshape(model.gradient.shape)
-    u, sizes, vt = np.linalg.svd(rest, full_matrices=False)
-    rank = int(np.sum(sizes > 1e-10 * max(sizes[0], 1e-300)))
-    sides = u[:, :rank] * sizes[:rank]
-    rows = np.concatenate([base.weights[0], vt[:rank], -vt[:rank]])
-    columns = np.hstack([base.weights[1], sides, -sides])
-    biases = np.concatenate([base.biases[0], np.zeros(2 * rank)])
-    network = Network([rows, columns], [biases, base.biases[1]], ["relu", "identity"])
+    """No sides give the affine part: any do, with what they leave of it."""
+    network, rank = _with_pairs(model, half, tilt)
     where = f", or {always_active}" if always_active else ""
     return Finding(
         network,
@@ -188,10 +180,41 @@ def _with_linear_rest(model: RidgeSum, half, tilt, always_active: str, warnings:
         ),
         undetermined=tuple(
             f"layer 1, unit {i}: the side it is active on (the linear term absorbs it)"
-            for i in range(len(planes))
+            for i in range(len(model.planes))
         ),
         details=_details(model),
     )
+
+
+def _with_open_sides(model: RidgeSum, half, tilt, warnings: tuple[str, ...], *, conclusive: bool) -> Finding:
+    """Too many units for a search through their sides: whether some give the affine part is not known."""
+    network, rank = _with_pairs(model, half, tilt)
+    count = len(model.planes)
+    return Finding(
+        network,
+        reason=f"the sides of the {count} units were not found: they are too many for what their sum shows",
+        warnings=(*warnings, f"what the sides leave open is written as {rank} pairs relu(t) - relu(-t)"),
+        undetermined=(
+            *(f"layer 1, unit {i}: the side it is active on" for i in range(count)),
+            "layer 1: whether its units leak",
+        ),
+        details=_details(model),
+        conclusive=conclusive,
+    )
+
+
+def _with_pairs(model: RidgeSum, half, tilt) -> tuple[Network, int]:
+    """Sides as close to the affine part as a projection gives, what is left as pairs of relu units, their number."""
+    signs = np.where(np.linalg.lstsq(half.T, tilt, rcond=None)[0] < 0, -1.0, 1.0)
+    base = assemble(model, signs, 0.0)
+    rest = (tilt - signs @ half).reshape(model.gradient.shape)
+    u, sizes, vt = np.linalg.svd(rest, full_matrices=False)
+    rank = int(np.sum(sizes > 1e-10 * max(sizes[0], 1e-300)))
+    sides = u[:, :rank] * sizes[:rank]
+    rows = np.concatenate([base.weights[0], vt[:rank], -vt[:rank]])
+    columns = np.hstack([base.weights[1], sides, -sides])
+    biases = np.concatenate([base.biases[0], np.zeros(2 * rank)])
+    return Network([rows, columns], [biases, base.biases[1]], ["relu", "identity"]), rank
 
 
 def _short(value: float, tolerance: float) -> float:

@@ -24,6 +24,11 @@ NOT_TWO = (
     "two hidden layers do not explain some points: a unit is too rare to be traced, or the network is deeper"
 )
 
+ALWAYS_ACTIVE = "layer 2 contains units that are always active: only their sum is visible"
+SIDES_OPEN = (
+    "layer 2: the sides of its units were not found; units that are always active stand for what they leave"
+)
+
 MOST_POINTS = 0.8
 """Share of the answers whose misfit says how far off a stack is that was not refined, ..."""
 ROUGHEST = 1e3
@@ -128,7 +133,7 @@ def fit_stack(
         )
     else:
         signs, rest = _signs_with_rest(vectors, tilt, error)
-        warnings = ("layer 2 contains units that are always active: only their sum is visible",)
+        warnings = (ALWAYS_ACTIVE if found.complete else SIDES_OPEN,)
     size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
     used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)
     network = _assemble(

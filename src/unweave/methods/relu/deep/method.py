@@ -134,7 +134,11 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
         kept = [np.arange(len(b)) for b in known.biases]
         return Finding(
             network,
-            reason=f"{known.depth} hidden layers are known, what stands above them is not",
+            reason=(
+                "the first hidden layer is known, what stands above it is not"
+                if known.depth == 1
+                else f"the first {known.depth} hidden layers are known, what stands above them is not"
+            ),
             undetermined=(
                 *name_entries(found, kept),
                 *name_steady(inquiry, network),

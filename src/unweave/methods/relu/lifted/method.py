@@ -61,7 +61,7 @@ def describe(search: Search) -> Finding:
         )
         reason = (
             f"two hidden layers were looked for ({len(search.planes)} hyperplanes, {search.num_units} units above): "
-            f"{share}; the network may be deeper, or a larger budget or time limit may help"
+            f"{share}; the network may be deeper, or wider than this search can follow"
         )
         return Finding(None, reason=reason)
     affine, open_sides = search.assembly.num_affine, search.assembly.sides_open
