@@ -186,7 +186,7 @@ def test_when_nothing_is_found_the_last_method_says_why(monkeypatch):
     monkeypatch.setattr(driver, "choose", lambda traits: choices)
     found = unweave.identify(random_network((6, 5, 3, 1), "tanh", 2), domain=unweave.Ball(5.0))
     assert (found.outcome, found.method) == (Outcome.NOT_IDENTIFIED, "in-domain")
-    assert "allow more time" in found.reason
+    assert "allow more with time_limit=" in found.reason
     assert found.ledger.by_stage["hessians"] > 0
 
 

@@ -86,4 +86,4 @@ def test_a_limit_is_kept_where_the_method_cannot_finish(model, limit, domain):
     found, seconds = timed(model, time_limit=limit, domain=domain)
     assert seconds <= 1.1 * limit
     assert not found.identified
-    assert f"the time limit of {limit:g} s is over" in found.verdict() or "allow more time" in found.verdict()
+    assert "allow more with time_limit=" in found.verdict()

@@ -147,7 +147,7 @@ def test_no_points_are_bought_once_time_is_up():
     truth = random_network((5, 4, 1), "tanh", 45)
     fit = _recover(truth, 46, effort=Effort(time_limit=0))
     assert fit.network is None
-    assert "allow more time" in fit.reason
+    assert "allow more with time_limit=" in fit.reason
     assert fit.num_points == 5
 
 

@@ -193,7 +193,7 @@ def audit(
         raise InputError(f"limits={list(limits)}: give fractions between 0 and 1")
     judge = _Judge(oracle, _readable(model, allow_pickle), domain or Everywhere(), cost, seed)
     names = [str(d) for d in chosen] + [f"at most {share:.0%} of the queries" for share in limits]
-    settings: dict[str, Any] = {"domain": domain, "seed": seed, "time_limit": time_limit, "surrogate": False}
+    settings: dict[str, Any] = {"domain": domain, "seed": seed, "time_limit": time_limit}
     cases: list[Case] = []
     undefended: int | None = None
     for i, defence in enumerate(chosen):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -66,6 +67,7 @@ def audit(
     """
     from unweave.audit import audit as run
     from unweave.audit.policy import parse_policy
+    from unweave.cli.wording import with_flags
     from unweave.formats.write import require_writable
 
     rules = [parse_policy(text) for text in fail_if]
@@ -90,6 +92,7 @@ def audit(
         allow_pickle=allow_pickle,
         progress=show,
     )
+    result = replace(result, cases=tuple(replace(c, reason=with_flags(c.reason)) for c in result.cases))
     if json is not None:
         write_json(json, result.to_json())
     if report is not None:

@@ -13,6 +13,8 @@ from unweave.core.errors import InputError, TimeSpent
 
 RATE = 2e10
 """Floating-point operations a second that may be counted on: of one core in large products of matrices."""
+MORE_TIME = "allow more with time_limit="
+"""What helps where time was too short, said once in a reason."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Deadline:
     @property
     def words(self) -> str:
         """What is said once it has passed."""
-        return f"the time limit of {self.stated or self.seconds:g} s is over; allow more with time_limit="
+        return f"the time limit of {self.stated or self.seconds:g} s is over; {MORE_TIME}"
 
     def allows(self, operations: float, *, late: bool = False) -> bool:
         """Whether a computation that cannot be broken off, of so many additions and products, ends in time.

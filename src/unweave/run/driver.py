@@ -20,7 +20,7 @@ import numpy as np
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
 from unweave.core import activations as act
-from unweave.core.deadline import Deadline, hold
+from unweave.core.deadline import MORE_TIME, Deadline, hold
 from unweave.core.errors import (
     AllowanceSpent,
     BeyondRange,
@@ -201,8 +201,8 @@ def _is_over(side: Side, wishes: Wishes, progress: _Progress) -> bool:
     if (best is not None and best.identified) or side.ledger.left == 0:
         return True
     if wishes.deadline.passed and best is not None:
-        late = wishes.deadline.words
-        if late not in best.reason:
+        if MORE_TIME not in best.reason:
+            late = wishes.deadline.words
             progress.best = replace(best, reason=f"{best.reason}; {late}".lstrip("; "))
         return True
     return False

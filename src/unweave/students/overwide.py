@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unweave.core import clock
+from unweave.core.deadline import MORE_TIME
 from unweave.core.engine import Here, open_engine
 from unweave.core.network import Network
 from unweave.solve.devices import fits_memory, use_accelerator
@@ -202,7 +203,7 @@ def _search(
         yield None
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
     if clock.now() > deadline:
-        reason = f"stopped after {effort.time_limit:.3g} s; allow more time"
+        reason = f"no student fitted within {effort.time_limit:.3g} s; {MORE_TIME}"
     yield _give_up(pool, attempts, surplus, reason)
 
 

@@ -153,9 +153,7 @@ class _Run(HessianProbe):
         noise = self.problem.precision.noise
         fit = fit_shallow(x, y, slopes[:, None] * rows, shifts, leading, noise=noise, deadline=self.deadline)
         if fit.network is None:
-            reason = (
-                f"{len(rows)} directions were found but the fit of all parameters stopped at {fit.rms:.1e}"
-            )
+            reason = f"the fit of all parameters along {len(rows)} directions stopped at a residual of {fit.rms:.1e}"
             return self._nothing(f"{reason}; use method='in-domain'", alternatives), x, y
         finding = Finding(
             fit.network, undetermined=fit.undetermined, alternatives=alternatives, details=self.details
