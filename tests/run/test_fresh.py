@@ -20,7 +20,8 @@ from unweave.methods.base import Finding, Method, Serves
 from unweave.methods.choose import Choice
 from unweave.methods.registry import entries
 from unweave.models.resolve import resolve
-from unweave.run import driver, queries, signatures
+from unweave.run import certify as certifying
+from unweave.run import driver, signatures
 
 
 def rows_of(x: np.ndarray) -> set[bytes]:
@@ -88,7 +89,7 @@ def test_two_methods_that_narrowly_fail_are_judged_on_points_of_their_own(spy, m
         Choice(Narrowly(wrong, "second"), ("tanh",), ""),
     ]
     monkeypatch.setattr(driver, "choose", lambda traits: choices)
-    monkeypatch.setattr(queries, "weighted_polish", lambda network, x, y, *rest, **options: network)
+    monkeypatch.setattr(certifying, "weighted_polish", lambda network, x, y, *rest, **options: network)
     found = unweave.identify(truth)
     assert not found.identified
     assert found.ledger.by_stage["certificate"] == 4 * 200

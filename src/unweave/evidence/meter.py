@@ -16,32 +16,20 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from unweave.core import clock
 from unweave.core.deadline import Deadline
 from unweave.core.domains import Domain, Everywhere
-from unweave.core.errors import (
-    BeyondRange,
-    InputError,
-    JournalError,
-    NotANumber,
-    OracleError,
-    OutsideDomain,
-    UnweaveError,
-)
-from unweave.core.oracle import AnswersInPieces, Oracle, SnapsInputs, as_real
+from unweave.core.errors import BeyondRange, InputError, JournalError, OutsideDomain
+from unweave.core.oracle import Oracle, SnapsInputs
 from unweave.core.outputs import Squashing
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
+from unweave.evidence.send import send
 
 CERTIFICATE = "certificate"
 """The stage whose answers judge a network and are never evidence for one."""
-
-
 BEYOND = 8
 """Units of rounding by which an answer may leave the range of what is taken to stand behind the last layer."""
-LARGEST_ANSWER = 1e150
-"""Larger answers cannot be squared, and count as infinite."""
 
 
 class Meter:
@@ -210,7 +198,7 @@ class Meter:
         self.check_time()
         if not self._remember:
             self.ledger.charge(self._stage, len(x), 0)
-            return self._inverted(np.concatenate(list(self._send(x))))
+            return self._inverted(np.concatenate(list(send(self.oracle, x))))
         keys = [row.tobytes() for row in np.ascontiguousarray(x)]
         fresh: dict[bytes, int] = {}
         for i, key in enumerate(keys):
@@ -316,7 +304,7 @@ class Meter:
             ledger.charge_overhead("spot check", len(chosen))
             self._journal.charge("spot check", len(chosen))
             x, before = np.array([self._x[i] for i in chosen]), np.array([self._y[i] for i in chosen])
-            now = np.concatenate(list(self._send(x)))
+            now = np.concatenate(list(send(self.oracle, x)))
         noise, scale = self._level
         far = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(self.input_size)
         size = np.abs(before)
@@ -331,7 +319,7 @@ class Meter:
     def _answer(self, batch: np.ndarray, stored: dict[bytes, np.ndarray]) -> np.ndarray:
         """Answers to new questions: those in ``stored``, and the model's, each on disk before it is used."""
         if self._journal is None:
-            return np.concatenate(list(self._send(batch)))
+            return np.concatenate(list(send(self.oracle, batch)))
         keys = [row.tobytes() for row in batch]
         answers = np.array([stored.get(key, np.full(self.oracle.output_size, np.nan)) for key in keys])
         live = np.array([i for i, key in enumerate(keys) if key not in stored], dtype=int)
@@ -339,59 +327,12 @@ class Meter:
             self._seam_checked = True
             self._spot_check(self._replayed[-2:])
         done = 0
-        for piece in self._send(batch[live]) if len(live) else ():
+        for piece in send(self.oracle, batch[live]) if len(live) else ():
             rows = live[done : done + len(piece)]
             self._journal.record(self._stage, [keys[i] for i in rows], piece)
             answers[rows] = piece
             done += len(piece)
         return answers
-
-    def _send(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """The model's answers, piece by piece, each checked."""
-        done = 0
-        for piece in self._pieces(batch):
-            if (
-                piece.ndim != 2
-                or piece.shape[1] != self.oracle.output_size
-                or not 0 < len(piece) <= len(batch) - done
-            ):
-                raise OracleError(
-                    f"{self.oracle.name} answered with shape {piece.shape}; "
-                    f"expected {(len(batch), self.oracle.output_size)}"
-                )
-            usable = np.abs(piece) < LARGEST_ANSWER
-            if not np.all(usable):
-                bad = int((~usable).any(axis=1).sum())
-                what = f"more than {LARGEST_ANSWER:.0e}" if np.all(np.isfinite(piece)) else "NaN or infinity"
-                raise NotANumber(
-                    f"{self.oracle.name} answered {what} to {bad} of {len(piece)} questions; "
-                    f"restrict domain=, to less than now"
-                )
-            done += len(piece)
-            yield piece
-        if done != len(batch):
-            raise OracleError(f"{self.oracle.name} answered {done} of {len(batch)} questions")
-
-    def _pieces(self, batch: np.ndarray) -> Iterator[np.ndarray]:
-        """Whatever the model answers; its failures become ours.
-
-        It is given a copy, and its answers are copied: it may work in place.
-        """
-        try:
-            if isinstance(self.oracle, AnswersInPieces):
-                with clock.waiting():
-                    yield from self.oracle.answer_in_pieces(batch.copy())
-            else:
-                with clock.waiting():
-                    answers = as_real(self.oracle(batch.copy()), self.oracle.name)
-                yield answers
-        except UnweaveError:
-            raise
-        except Exception as error:
-            raise OracleError(
-                f"{self.oracle.name} failed on a batch of shape {batch.shape}: "
-                f"{type(error).__name__}: {' '.join(str(error).split())}"
-            ) from error
 
     def _clock(self) -> None:
         """Put the time since the last change of stage on the present one's account."""

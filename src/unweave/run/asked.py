@@ -25,7 +25,7 @@ from unweave.methods.choose import find_method
 from unweave.models.http_model import HttpOracle
 from unweave.models.http_served import DEFAULT_BUDGET
 from unweave.models.resolve import is_address
-from unweave.run.driver import Wishes
+from unweave.run.wishes import Wishes
 
 Budget = int | str | None
 """Most queries; None: any number; "auto": any number of a model at hand, 10,000 of a served one."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -19,7 +18,6 @@ import numpy as np
 
 from unweave.certificates.certificate import Certificate
 from unweave.certificates.claim import judge
-from unweave.core import activations as act
 from unweave.core.deadline import MORE_TIME, Deadline, hold
 from unweave.core.errors import (
     AllowanceSpent,
@@ -43,26 +41,10 @@ from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
 from unweave.run.copies import USEFUL, Copy, keep_refused
 from unweave.run.memory import nothing_fits, too_large
+from unweave.run.wishes import Wishes
 
 MOST_NOISE = 3.0
 """A method may find the answers of a model so many times as noisy as was measured; what is beyond is its own misfit."""
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """What the user said, checked."""
-
-    activation: str
-    hidden: tuple[int, ...] | None
-    method: Method | None
-    """None: choose."""
-    seed: int
-    engine: Executor | str | None
-    deadline: Deadline
-    surrogate: Deadline | None = None
-    """Until when a copy may be made where nothing is identified; None: none is wanted."""
-    surrogate_of_strangers: bool = False
-    """Whether a copy is wanted even of what is known to be no network."""
 
 
 class Side(Protocol):
@@ -295,7 +277,7 @@ def _attempt(
         network=None if outcome is Outcome.NOT_IDENTIFIED else side.outward(network),
         certificate=certificate,
         undetermined=(*finding.undetermined, *certificate.undetermined),
-        warnings=(*base.warnings, *_differences(network, outcome, wishes)),
+        warnings=(*base.warnings, *wishes.differences(network, outcome)),
         details={**base.details, **details, **keep_refused(side.outward(network), certificate, outcome)},
     )
     return _Attempt(found, finding.conclusive and certificate.points_agree)
@@ -319,25 +301,6 @@ def _failure(method: Method, error: Exception) -> str:
             f"{method.name} ran out of memory ({text}); run it where there is more, or name another method="
         )
     return f"{method.name} broke off ({text}); name another method=, and report it: this should not happen"
-
-
-def _differences(network: Network, outcome: Outcome, wishes: Wishes) -> tuple[str, ...]:
-    """Where the network is not as the user said it would be."""
-    if outcome is Outcome.NOT_IDENTIFIED:
-        return ()
-    said: list[str] = []
-    if wishes.hidden not in (None, network.hidden) and not network.is_open:
-        said.append(f"the hidden widths found, {list(network.hidden)}, differ from those given")
-    families = {_family(name) for name in network.hidden_activations}
-    if wishes.activation != "auto" and families and _family(wishes.activation) not in families:
-        said.append(f"the units found are {network.activations[0]}, not {wishes.activation} as given")
-    return tuple(said)
-
-
-def _family(activation: str) -> str:
-    """The activation without its parameter; tanh and sigmoid describe the same functions."""
-    family = act.get(activation).family
-    return "tanh" if family == "sigmoid" else family
 
 
 def _better(earlier: Identification, later: Identification) -> Identification:

@@ -1,31 +1,23 @@
-"""The side of a run that asks a model: what is measured before any method, and how a network is certified.
+"""The side of a run that asks a model: what is measured before any method.
 
 resolve -> meter -> precision -> growth -> what stands behind the last layer -> traits; then, for each network found, a
-certificate on fresh queries, with one or two refits where the network lies close but not close enough. A squashing of
-the outputs is inverted in front of every method and put behind the network that is returned.
+certificate (``run.certify``). A squashing of the outputs is inverted in front of every method and put behind the
+network that is returned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from unweave.certificates.alternatives import check_alternatives
-from unweave.certificates.answers import check_answers, measured_bars
-from unweave.certificates.certificate import NUM_POINTS, Certificate
-from unweave.certificates.claim import PARTLY
-from unweave.certificates.places import own_scale
-from unweave.certificates.queries import active_points, certify
-from unweave.certificates.rounding import check_rounding
-from unweave.certificates.squashed import check_squashed
-from unweave.certificates.structure import check_structure
+from unweave.certificates.certificate import Certificate
 from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST, Domain
-from unweave.core.errors import BudgetSpent, TimeSpent
+from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.core.outputs import Squashing
 from unweave.core.streams import stream
@@ -46,15 +38,11 @@ from unweave.probes.squashed import (
     shows_only_largest,
 )
 from unweave.probes.strangers import see_labels, see_stranger
+from unweave.run.certify import Behind, Certifying
 from unweave.run.copies import Copy
 from unweave.run.memory import only_ridge_fits
 from unweave.run.surrogate import distil
-from unweave.solve.weighted import weighted_polish
 
-NEAR = 10.0
-"""Noisy answers farther out than so many times the network's own scale show its errors, not their noise."""
-MOST_NOISE = 3.0
-"""Answers may be so many times as noisy as was measured."""
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "all answers seen are the same: a constant has no units to find"
@@ -73,7 +61,6 @@ class Asking:
     precision: Precision | None = None
     kind: Evidence = Evidence.QUERIES
     _growth: Growth = Growth.UNSEEN
-    _num_certificates: int = field(default=0)
     _views: list[Squashing | None] = field(default_factory=lambda: [None])
     """What may stand behind the last layer, likeliest first; the first is what the meter looks through."""
     _margin: float = MARGINS[0]
@@ -82,6 +69,9 @@ class Asking:
     """The domain as it was given, where the questions keep to a part of it."""
     _raw: Precision | None = None
     """The precision of the model's own answers."""
+
+    def __post_init__(self) -> None:
+        self._certifying = Certifying(self.meter, self.seed, self.entropy)
 
     @property
     def evidence(self) -> Meter:
@@ -226,106 +216,13 @@ class Asking:
 
     def certify(self, finding: Finding, precision: Precision) -> tuple[Network, Certificate, dict[str, Any]]:
         """The network, refitted where it lies close but not close enough, and its certificate."""
-        network = finding.network
-        assert network is not None
-        certificate = self._certify(network, finding, precision)
-        if not network.is_open and not certificate.agrees and certificate.max_relative_error < PARTLY:
-            network, certificate = self._again(self._sharpen, network, certificate, finding, precision)
-        if _is_rough(network, certificate, precision):
-            network, certificate = self._again(self._spread_out, network, certificate, finding, precision)
-        if self._views[0] is not None and not network.is_open and certificate.agrees:
+        behind = None
+        if self._views[0] is not None:
             assert self._raw is not None
             assert self._whole is not None
-            rng = stream(self.entropy, "behind", self._num_certificates)
-            behind = check_squashed(network, self._views[0], self.meter, self._whole, self._raw, rng)
-            certificate = replace(certificate, checks=(*certificate.checks, behind))
-        if certificate.agrees and precision.kind == "rounded" and not _decides(network):
-            network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
-        elif certificate.agrees and not _decides(network):
-            used = self.meter.transcript()
-            others = check_alternatives(network, used, precision)
-            if precision.kind == "noisy" and not self.meter.is_squashed:
-                near = np.linalg.norm(used[0], axis=1) <= NEAR * own_scale(network) * np.sqrt(self.input_size)
-                x, y = used[0][near], used[1][near]
-                level = float(
-                    np.sqrt(np.mean((network(x) - y) ** 2))
-                )  # the measured one rests on few answers
-                noise = float(np.clip(level, precision.noise, MOST_NOISE * precision.noise))
-                others += check_structure(network, x, y, noise)
-            certificate = replace(certificate, checks=(*certificate.checks, *others))
+            behind = Behind(self._views[0], self._whole, self._raw)
+        network, certificate = self._certifying.certify(finding, precision, behind)
         return network, certificate, {}
-
-    def _keep_to_rounding(
-        self, network: Network, certificate: Certificate, finding: Finding, precision: Precision
-    ) -> tuple[Network, Certificate]:
-        """Every rounded answer in its interval, after one refit to all of them where it is not."""
-        for attempt in range(2):
-            checks = check_rounding(network, self.meter.transcript(), self.meter.answers(), precision)
-            if checks[0].passed or attempt:
-                certificate = replace(certificate, checks=(*certificate.checks, *checks))
-                break
-            network, certificate = self._again(self._spread_out, network, certificate, finding, precision)
-            if not certificate.agrees:
-                break
-        return network, certificate
-
-    def _again(
-        self,
-        refit: Callable[[Network, Precision], Network],
-        network: Network,
-        certificate: Certificate,
-        finding: Finding,
-        precision: Precision,
-    ) -> tuple[Network, Certificate]:
-        """The network refitted and certified anew; as it is where the time for that is over."""
-        try:
-            better = refit(network, precision)
-        except TimeSpent:
-            return network, certificate
-        return better, self._certify(better, finding, precision)
-
-    def _certify(self, network: Network, finding: Finding, precision: Precision) -> Certificate:
-        """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""
-        self._num_certificates += 1
-        rng = stream(self.entropy, "certificate", self._num_certificates)
-        certificate = certify(
-            network, self.meter, precision, rng, wanted=finding.checks, in_domain=finding.in_domain
-        )
-        if _decides(network):
-            return certificate
-        bars = finding.error_bars or measured_bars(network, self.meter, precision)
-        every = check_answers(network, *self.meter.answers(), bars)
-        return replace(certificate, checks=(*certificate.checks, every))
-
-    def _spread_out(self, network: Network, precision: Precision) -> Network:
-        """Two more answers a parameter from all over the domain, and a fit on everything asked.
-
-        As few answers as let a network fit leave one of rounded or noisy answers open where none was asked.
-        """
-        size, rng = self.meter.input_size, self._rng("spread out", self._num_certificates)
-        room = self.meter.ledger.left - NUM_POINTS
-        num_points = int(max(min(network.num_parameters, room / 2), 0))
-        points = np.concatenate(
-            [
-                self.meter.domain.sample(num_points, size, rng),
-                self.meter.domain.edge(num_points // 2, size, rng),
-                active_points(network, num_points // 2, rng),
-            ]
-        )
-        return self._refit(network, points, precision, max_steps=10)
-
-    def _sharpen(self, network: Network, precision: Precision) -> Network:
-        """One more answer a parameter where the units are active, and a weighted fit on everything asked."""
-        rng = self._rng("sharpen", self._num_certificates)
-        points = active_points(network, network.num_parameters, rng)
-        return self._refit(network, points, precision, max_steps=6)
-
-    def _refit(self, network: Network, points: np.ndarray, precision: Precision, max_steps: int) -> Network:
-        with self.meter.stage("sharpen"):
-            self.meter.ask(points[self.meter.domain.contains(points)])
-        x, y = self.meter.transcript()
-        noise = np.hypot(precision.noise, self.meter.blur(y)) if self.meter.is_squashed else precision.noise
-        return weighted_polish(network, x, y, noise, unit=precision.unit, max_steps=max_steps)
 
     def _unusual_size(self) -> str:
         """Why answers are too large or too small to be squared, if they are."""
@@ -354,15 +251,3 @@ class Asking:
 
     def _rng(self, *purpose: str | int) -> np.random.Generator:
         return stream(self.seed, "run", *purpose)
-
-
-def _decides(network: Network) -> bool:
-    """Whether its answers are decisions, which are whole numbers for another reason than rounding."""
-    return network.is_open or "step" in network.activations
-
-
-def _is_rough(network: Network, certificate: Certificate, precision: Precision) -> bool:
-    """Whether a smooth network of inexact answers is wrong on fresh points but may only lack answers."""
-    if network.is_open or certificate.agrees or precision.kind == "float64":
-        return False
-    return not network.is_piecewise_linear and certificate.max_relative_error < 1

@@ -95,7 +95,7 @@ class AskingAmongRows(Asking):
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         """Some of the user's rows with the model's own answers, asked for this certificate."""
         assert self.whole is not None
-        rng = stream(self.entropy, "own rows", self._num_certificates)
+        rng = stream(self.entropy, "own rows", self._certifying.num_certificates)
         count = int(min(NUM_POINTS, self.data.num_rows, self.meter.ledger.left))
         x = self.data.encoded[rng.permutation(self.data.num_rows)[:count]]
         self.whole.look_through(None)
@@ -109,7 +109,7 @@ class AskingAmongRows(Asking):
         frame, whole = self.frame, self.whole
         assert frame is not None
         assert whole is not None
-        rng = self._rng("categories", self._num_certificates)
+        rng = self._rng("categories", self._certifying.num_certificates)
         num_units = len(network.weights[0])
         count = max(FEWEST, -(-SPARE * num_units // network.output_size))
         steps, found, names = [], [], []
