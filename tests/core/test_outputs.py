@@ -45,6 +45,14 @@ def test_answers_at_the_end_of_their_range_say_nothing():
     assert np.all(np.isfinite(Squashing("sigmoid").invert(np.array([[1.0], [0.0]]))))
 
 
+def test_answers_that_are_no_probabilities_contradict_a_softmax():
+    rows = np.array([[0.3, 0.7], [0.3, 0.71], [-0.1, 1.1]])
+    assert Squashing("softmax").contradicted(rows, 1e-4, 1e-16).tolist() == [False, True, True]
+    logs = np.array([[np.log(0.3), np.log(0.7)], [-0.78, -0.08], [0.1, -3.0], [0.0, -1e8]])
+    assert Squashing("log_softmax").contradicted(logs, 1e-6, 1e-16).tolist() == [False, True, True, False]
+    assert not Squashing("tanh").contradicted(rows, 0.0, 1e-16).any()
+
+
 def test_clamps_have_one_spelling():
     assert output_name("clamp(-1, 1)") == "hardtanh"
     assert output_name("clamp(0, inf)") == "relu"

@@ -40,6 +40,15 @@ def test_a_network_comes_back_with_its_squashing(activation, name):
     assert "inverted" in found.verdict()
 
 
+def test_large_negative_outputs_are_not_log_probabilities():
+    weights = [[[-0.5, -0.3, 0.8], [-0.7, -0.3, 0.6]], [[-0.9, -1.2], [-2.1, -2.8]]]
+    truth = Network([np.array(w) for w in weights], [[0.5, -0.1], [-0.8, -0.1]], ["relu", "identity"])
+    rng = np.random.default_rng(0)
+    found = unweave.identify(lambda x: truth(x) + 1e-6 * rng.standard_normal((len(x), 2)), input_size=3)
+    assert found.identified
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
 def test_two_classes_are_one_difference():
     truth, answer = squashed((6, 5, 2), "relu", "softmax", 2)
     found = unweave.identify(answer, input_size=6)

@@ -37,7 +37,7 @@ def check_squashed(
     """Whether ``network`` with ``view`` behind it answers as the model does in ``domain``.
 
     ``precision`` is that of the model's own answers. A point counts against the network if both what it answers and
-    what it says in front of the squashing are off.
+    what it says in front of the squashing are off, or if the answers are none that the squashing gives.
     """
     count = int(min(NUM_POINTS, meter.ledger.left))
     if not count:
@@ -60,6 +60,7 @@ def check_squashed(
     spread = max(float(np.std(answers)), 1e-300)
     wrong = off / spread > tolerance
     wrong &= relative_errors(network, x, inverted) > tolerance
+    wrong |= view.contradicted(answers, precision.noise, precision.unit)
     num_wrong, worst = int(np.sum(wrong)), float(np.max(off, initial=0.0))
     return Check(
         BEHIND,

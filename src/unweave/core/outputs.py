@@ -131,6 +131,18 @@ class Squashing:
             found = np.where(slopes > 0, (noise + unit * sizes) / np.maximum(slopes, 1e-320), np.inf)
         return np.max(found, axis=1)
 
+    def contradicted(self, p: np.ndarray, noise: float, unit: float) -> np.ndarray:
+        """Which rows (n,) of answers no softmax or log-softmax gives; none of another squashing."""
+        k = p.shape[1]
+        slack = np.full(len(p), 8 * math.sqrt(k) * noise + 4 * k * unit)
+        if self.name == "softmax":
+            return np.any(p < -slack[:, None], axis=1) | (np.abs(p.sum(axis=1) - 1) > slack)
+        if self.name == "log_softmax":
+            above = np.any(p > slack[:, None], axis=1)
+            slack *= 1 + np.max(np.abs(p), axis=1)
+            return above | (np.abs(np.exp(np.minimum(p, 1.0)).sum(axis=1) - 1) > slack)
+        return np.zeros(len(p), dtype=bool)
+
     def outward(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The last layer of the model from that of the network of inner outputs."""
         if self.name in ROWWISE and len(bias) == 1:

@@ -15,7 +15,7 @@ import numpy as np
 
 from unweave.core.domains import Ball, Box, Domain
 from unweave.core.errors import NotANumber
-from unweave.core.outputs import Squashing, clamp_name
+from unweave.core.outputs import ROWWISE, Squashing, clamp_name
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision, measure_precision
 from unweave.probes.growth import RADIUS, Growth
@@ -25,6 +25,8 @@ Streams = Callable[[str], np.random.Generator]
 """The generator of a purpose, from its beginning: the same questions again cost nothing."""
 NEAR_END = 0.03
 """Answers this near to the end of a range, relative to it, speak for the squashing that has it."""
+LOOSEST = 0.1
+"""Where sums of rows are not even known to this, they say nothing."""
 NUM_LOOKS = 16
 INFLATION = {"float64": 1e5, "float32": 1e3}
 """How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
@@ -164,13 +166,11 @@ def _sums_to_one(raw: np.ndarray, precision: Precision) -> Squashing | None:
     num_rows, k = raw.shape
     if k < 2 or num_rows < 2 or np.all(raw == raw[0]):
         return None
-    slack = 8 * np.sqrt(k) * precision.noise + 4 * k * precision.unit
-    if slack < 0.1 and np.all(raw >= -slack) and np.all(np.abs(raw.sum(axis=1) - 1) <= slack):
-        return Squashing("softmax")
-    if np.all(raw <= slack):
-        sums = np.exp(raw).sum(axis=1)
-        if slack < 0.1 and np.all(np.abs(sums - 1) <= slack * (1 + np.abs(raw)).max()):
-            return Squashing("log_softmax")
+    if 8 * np.sqrt(k) * precision.noise + 4 * k * precision.unit >= LOOSEST:
+        return None
+    for view in (Squashing(name) for name in ROWWISE):
+        if not np.any(view.contradicted(raw, precision.noise, precision.unit)):
+            return view
     return None
 
 

@@ -203,7 +203,7 @@ def _search(
         yield None
     reason = f"no student fitted up to {len(pool.x)} points; allow more points"
     if clock.now() > deadline:
-        reason = f"no student fitted within {effort.time_limit:.3g} s; {MORE_TIME}"
+        reason = f"stopped after {effort.time_limit:.3g} s; {MORE_TIME}"
     yield _give_up(pool, attempts, surplus, reason)
 
 
