@@ -26,6 +26,14 @@ def test_signs_are_found(num_vectors, num_equations):
     np.testing.assert_array_equal(solution.signs, signs)
 
 
+def test_many_signs_are_found_where_the_bound_on_the_error_is_cautious():
+    rng = np.random.default_rng(5)
+    vectors = rng.standard_normal((70, 8)) * rng.uniform(0.02, 0.1, size=(70, 1))
+    signs = rng.choice([-1.0, 1.0], size=70)
+    solution = solve_signs(vectors, signs @ vectors + 5e-9 * rng.standard_normal(8), 1e-6)
+    np.testing.assert_array_equal(solution.signs, signs)
+
+
 def test_no_signs_fit_an_arbitrary_target():
     rng = np.random.default_rng(0)
     for num_vectors in (4, 14):

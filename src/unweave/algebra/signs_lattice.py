@@ -18,17 +18,21 @@ from unweave.core.deadline import held
 LOSS = 1.01
 """What LLL loses a dimension, at best (1.02 on average, Nguyen and Stehle 2006)."""
 
+BETTER = 10.0
+"""How many times better than the bound on their error sums usually are: worth a reduction, whose result is checked."""
+
 
 def reduce_to_signs(
     equations: np.ndarray, right: np.ndarray, error: float, *, max_seconds: float = 60.0
 ) -> tuple[np.ndarray, bool]:
     """Sign vectors s (rows) with ``equations @ s`` near ``right``, and whether the search was complete."""
     rank, m = equations.shape
-    if _num_bits(equations, error) < bits_wanted(m):
+    bits = _num_bits(equations, error)
+    if bits < m or bits + rank * np.log2(BETTER) < bits_wanted(m):
         return np.zeros((0, m)), False
     deadline = clock.now() + min(max_seconds, held().left)
     columns = np.vstack([2 * equations.T, -(right + equations.sum(axis=1))[None]])
-    finest = 1.0 / max(error / 30, 1e-15 * np.max(np.abs(columns)))
+    finest = 1.0 / max(error / (30 * BETTER), 1e-15 * np.max(np.abs(columns)))
     coarsest = 64.0 / np.max(np.abs(columns))
     num_steps = max(1, int(np.ceil(np.log2(finest / coarsest) / 5)))
     # row i: how the basis vector is combined from the original ones, with the last weighted like a sign
