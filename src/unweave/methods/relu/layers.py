@@ -50,6 +50,10 @@ MOSTLY = 0.85
 """Share of its weights that a unit of the second layer shows at least; zero sets of deeper units show half of them."""
 NUM_LINES = 4
 """Lines from points that contradict a stack to points that do not."""
+CHEAP = 4
+"""Times as many rounds where no round refines the stack, ..."""
+MOST_REFINED = 3
+"""... and how often it is refined in all."""
 HOPELESS = 0.9
 """Where this share of fresh points contradicts the stack twice in a row and no unit is new, a first-layer plane is
 missing."""
@@ -159,33 +163,43 @@ class ReluLayers:
         if not second.units or not mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         count = len(first.planes) * (inquiry.input_size + len(second.units))
-        # least squares in every parameter is dear: once, at the end, if it can be avoided
+        # least squares in every parameter is dear: once, when nothing is missing any more, if it can be avoided
         late = count > LARGE or inquiry.window > 0
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
-        wrong, num_hopeless, most = 1.0, 0, 0
-        for number in range(self.max_rounds):
+        wrong, num_hopeless, most, num_refined = 1.0, 0, 0, 0
+        sharpens = late and not inquiry.window
+        for number in range(self.max_rounds * (CHEAP if sharpens else 1)):
             if clock.now() > deadline or not mostly_complete(second.units) or num_hopeless == 2:
                 break
             num_open, second = second.num_open, second.traced()
             second = complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
             complete = second.complete()
-            if num_open:  # one weight open spoils every answer of the stack
-                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=not late)
+            if num_open:  # one weight open spoils many answers of the stack, or one unit less does
+                stacks = [
+                    fit_stack(inquiry, first.planes, units, second.orientation, refine=not late)
+                    for units in (complete.units, second.units)[: 1 + bool(sharpens and second.num_open)]
+                ]
+                stack = min(stacks, key=lambda found: found.misfit)
             # a unit that is rarely on is met by many lines only; of one with windows little shows on each of them
             num_lines = NUM_LINES * (1 + number if inquiry.window else 1)
             wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects, num_lines)
-            # points that contradict it, and no kink at which they begin to: what is known is not known well enough
-            if late and not inquiry.window and (not wrong or len(kinks) <= 1):
-                late, stack = False, stack.refined(inquiry, rng)
+            left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng) if wrong else []
+            # points that contradict it, and nothing from which they begin to: what is known is not known well enough
+            while sharpens and wrong < HOPELESS and not left_over and not len(kinks) and num_refined < MOST_REFINED:
+                num_refined, stack = num_refined + 1, stack.refined(inquiry, rng)
                 wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
+                if not wrong:
+                    break
+                left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
             if not wrong:
                 return stack.finding(0.0)
-            left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
             if left_over:
                 second = SecondLayer([*complete.units, *left_over], second.orientation)
                 stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
                 continue
+            if sharpens and num_refined == MOST_REFINED:
+                break
             stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
             num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
             second = add_units(inquiry, first, kinks, second, rng)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.preactivation import PreActivation
 from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
@@ -22,6 +23,8 @@ PARALLEL = 1e-4
 """Directions of what is left within this of each other are of one unit."""
 FITS = 1e-5
 """Relative miss below which an answer is explained by a unit."""
+ROUGHLY, FEWEST = 1e-2, 10
+"""Error of a direction that may still tell it from others, and the least number of answers that begin a search."""
 MOSTLY, HARDLY = 0.95, 0.02
 """Share of its own points that a unit must explain, and of the others that it may spoil."""
 REGULAR = 1e-7
@@ -73,13 +76,14 @@ class _Remains:
     def commonest_direction(self, rng: np.random.Generator) -> np.ndarray | None:
         """The direction of what is left at most points that are wrong; none where too few or too many are."""
         sizes = self.sizes
-        wrong = np.flatnonzero(sizes > self.bars / FITS)
-        if len(wrong) < self.features.shape[1] or np.mean(sizes > self.bars) > MOST_WRONG:
+        wrong = np.flatnonzero(sizes > self.bars / ROUGHLY)
+        if len(wrong) < FEWEST or np.mean(sizes > self.bars) > MOST_WRONG:
             return None
-        directions = self.left[wrong] / sizes[wrong, None]
-        some = directions[rng.choice(len(wrong), size=min(len(wrong), 400), replace=False)]
-        near = np.linalg.norm(some[:, None] - some[None], axis=2) < PARALLEL
-        best = np.mean(some[near[int(np.argmax(near.sum(axis=1)))]], axis=0)
+        wrong = rng.choice(wrong, size=min(len(wrong), 400), replace=False)
+        directions, errors = self.left[wrong] / sizes[wrong, None], self.bars[wrong] / sizes[wrong]
+        apart = np.linalg.norm(directions[:, None] - directions[None], axis=2)
+        near = apart < PARALLEL + errors[:, None] + errors[None]
+        best = np.sum(self.left[wrong[near[int(np.argmax(near.sum(axis=1)))]]], axis=0)
         return best / np.linalg.norm(best)
 
     def _of(self, direction: np.ndarray) -> np.ndarray:
@@ -115,13 +119,10 @@ class _Remains:
 
     def ask_beside(self, direction: np.ndarray, rng: np.random.Generator) -> None:
         """Answers around the points where the unit is on, at every distance."""
-        mine, num_points = self._of(direction), MORE * self.features.shape[1]
+        mine = self._of(direction)
         if not len(mine):
             return
-        base = self.x[rng.choice(mine, size=num_points)]
-        reach = np.exp(rng.uniform(np.log(1e-2), np.log(3.0), size=(num_points, 1)))
-        aside = reach * (1 + np.linalg.norm(base, axis=1, keepdims=True)) / np.sqrt(base.shape[1])
-        points = self.inquiry.meter.domain.nearest(base + aside * rng.standard_normal(base.shape))
+        points = points_beside(self.x[mine], MORE * self.features.shape[1], self.inquiry.meter.domain, rng)
         with self.inquiry.meter.stage("second layer"):
             self.inquiry.meter.ask(points)
         taken = len(self.x)

@@ -7,9 +7,12 @@ are few beside what the network has cost.
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.methods.relu.beside import points_beside
 from unweave.probes.inquiry import Inquiry
 from unweave.solve.gauss_newton import MOST_COUPLED, polish_weighted
 
@@ -27,6 +30,10 @@ SPREADS = (1.0, 3.0, 10.0)
 """Sizes of these points in an unbounded domain, in units of the least at which units of all layers change side."""
 LADDER = 2.0 ** np.arange(-4, 20)
 """Sizes that are tried for it, in units of the distance of the first layer's hyperplanes from the origin."""
+ROWS, MOST_RARE = 2.0, 0.5
+"""Points wanted on either side of a unit, for each of its weights, and the share of all points these may be."""
+TRIES = 8
+"""Points looked at for each that lies on the side wanted."""
 OFTEN, MOSTLY = 0.05, 0.9
 """A unit changes side where this share of points lies on either; of the most units that do, this share must."""
 
@@ -46,6 +53,8 @@ def refine_spread(network: Network, inquiry: Inquiry, rng: np.random.Generator) 
     num_points = int(EACH * network.num_parameters / network.output_size)
     with inquiry.meter.stage("polish"):
         x = _spread_points(network, inquiry, num_points, rng)
+        rare = _rare_points(network, x, inquiry, rng)
+        x = np.concatenate([x[: num_points - len(rare)], rare])
         answers = inquiry.meter.ask(x)
     bars = inquiry.bars(x, answers)
     misses = np.max(np.abs(network(x) - answers), axis=1) / bars
@@ -64,18 +73,43 @@ def _spread_points(
     return _bending_size(network, points[:300]) * rng.choice(SPREADS, size=(num_points, 1)) * points
 
 
+def _rare_points(
+    network: Network, x: np.ndarray, inquiry: Inquiry, rng: np.random.Generator
+) -> np.ndarray:
+    """Points on a side of a unit on which few of ``x`` lie: too few for its row."""
+    seen = inquiry.meter.transcript()[0]
+    found, num_left = [x[:0]], int(MOST_RARE * len(x))
+    for layer, (at, known) in enumerate(zip(_sides(network, x), _sides(network, seen), strict=True)):
+        wanted = int(ROWS * (network.weights[layer].shape[1] + 1))
+        for unit, side in product(range(at.shape[1]), (True, False)):
+            lacking = min(wanted - int(np.sum(at[:, unit] == side)), num_left)
+            base = seen[known[:, unit] == side] if lacking > 0 else seen[:0]
+            if len(base):
+                points = points_beside(base, TRIES * lacking, inquiry.meter.domain, rng)
+                points = points[_sides(network, points)[layer][:, unit] == side][:lacking]
+                found.append(points)
+                num_left -= len(points)
+    return np.concatenate(found)
+
+
+def _sides(network: Network, x: np.ndarray) -> list[np.ndarray]:
+    """Which units of each hidden layer are on at the rows of ``x``."""
+    sides, h = [], x
+    for w, b in zip(network.weights[:-1], network.biases, strict=False):
+        z = h @ w.T + b
+        sides.append(z > 0)
+        h = np.maximum(z, 0.0)
+    return sides
+
+
 def _bending_size(network: Network, points: np.ndarray) -> float:
     """The least multiple of ``points`` on which nearly as many units, of all layers, change side as on any."""
     lengths = np.maximum(np.linalg.norm(network.weights[0], axis=1), 1e-300)
     sizes = max(float(np.median(np.abs(network.biases[0]) / lengths)), 1e-300) * LADDER
     counts = np.zeros(len(sizes))
     for i, size in enumerate(sizes):
-        h = size * points
-        for w, b in zip(network.weights[:-1], network.biases, strict=False):
-            z = h @ w.T + b
-            active = np.mean(z > 0, axis=0)
-            counts[i] += np.sum((active > OFTEN) & (active < 1 - OFTEN))
-            h = np.maximum(z, 0.0)
+        active = np.concatenate([np.mean(on, axis=0) for on in _sides(network, size * points)])
+        counts[i] = np.sum((active > OFTEN) & (active < 1 - OFTEN))
     return float(sizes[np.argmax(counts >= MOSTLY * counts.max())])
 
 
