@@ -21,6 +21,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.audit import audit, known_breaks
+from unweave.methods.relu.beyond import measure_beyond
 from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu.left_over import find_left_over
@@ -174,37 +175,55 @@ class ReluLayers:
             num_open, second = second.num_open, second.traced()
             second = complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
-            complete = second.complete()
-            if num_open:  # one weight open spoils many answers of the stack, or one unit less does
-                stacks = [
-                    fit_stack(inquiry, first.planes, units, second.orientation, refine=not late)
-                    for units in (complete.units, second.units)[: 1 + bool(sharpens and second.num_open)]
-                ]
-                stack = min(stacks, key=lambda found: found.misfit)
+            if num_open:
+                second, stack = self._settle(inquiry, first, second, rng, refine=not late)
             # a unit that is rarely on is met by many lines only; of one with windows little shows on each of them
             num_lines = NUM_LINES * (1 + number if inquiry.window else 1)
-            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects, num_lines)
+            wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng, suspects, num_lines)
             left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng) if wrong else []
             # points that contradict it, and nothing from which they begin to: what is known is not known well enough
-            while sharpens and wrong < HOPELESS and not left_over and not len(kinks) and num_refined < MOST_REFINED:
+            while (
+                sharpens
+                and wrong < HOPELESS
+                and not left_over
+                and not len(kinks)
+                and num_refined < MOST_REFINED
+            ):
                 num_refined, stack = num_refined + 1, stack.refined(inquiry, rng)
-                wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
+                wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng, suspects)
                 if not wrong:
                     break
                 left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
             if not wrong:
                 return stack.finding(0.0)
             if left_over:
-                second = SecondLayer([*complete.units, *left_over], second.orientation)
+                second = SecondLayer([*second.units, *left_over], second.orientation)
                 stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
                 continue
             if sharpens and num_refined == MOST_REFINED:
                 break
-            stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
-            num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
+            stalled = wrong > HOPELESS and len(second.units) <= most and not inquiry.window
+            num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(second.units))
             second = add_units(inquiry, first, kinks, second, rng)
             stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         return stack.finding(wrong)
+
+    def _settle(
+        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, rng: np.random.Generator, refine: bool
+    ) -> tuple[SecondLayer, Stack]:
+        """The second layer, and a stack, without the units whose open weights spoil more than the unit's lack would."""
+        complete = second.complete()
+        stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=refine)
+        if not second.num_open or refine or inquiry.window:
+            return complete, stack
+        whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
+        if whole.misfit > stack.misfit:
+            return complete, stack
+        for _ in range(2):  # what the fit shows, then what questions do
+            if not measure_beyond(inquiry, first.planes, second.units, second.orientation, whole, rng):
+                break
+            whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
+        return second, whole
 
     def _look_for_more(
         self,

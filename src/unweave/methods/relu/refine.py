@@ -20,6 +20,8 @@ LARGE = 3000
 """Parameters from which on two answers a parameter must do instead of four: the cost of a step is cubic."""
 OUTLIER = 1e3
 """Points that miss by so many times the median say nothing: a unit not known yet, or a window, disturbs them."""
+FAR_OFF = 1e5
+"""The same where all units are known; some may have rows with fewer digits."""
 
 
 EACH = 2.0
@@ -32,6 +34,8 @@ LADDER = 2.0 ** np.arange(-4, 20)
 """Sizes that are tried for it, in units of the distance of the first layer's hyperplanes from the origin."""
 ROWS, MOST_RARE = 2.0, 0.5
 """Points wanted on either side of a unit, for each of its weights, and the share of all points these may be."""
+TELLING = 2
+"""Points at which each unit below is strongest, among these."""
 TRIES = 8
 """Points looked at for each that lies on the side wanted."""
 OFTEN, MOSTLY = 0.05, 0.9
@@ -54,11 +58,11 @@ def refine_spread(network: Network, inquiry: Inquiry, rng: np.random.Generator) 
     with inquiry.meter.stage("polish"):
         x = _spread_points(network, inquiry, num_points, rng)
         rare = _rare_points(network, x, inquiry, rng)
-        x = np.concatenate([x[: num_points - len(rare)], rare])
+        x = np.concatenate([x[: max(num_points - len(rare), num_points // 2)], rare])
         answers = inquiry.meter.ask(x)
     bars = inquiry.bars(x, answers)
     misses = np.max(np.abs(network(x) - answers), axis=1) / bars
-    sound = misses <= OUTLIER * max(float(np.median(misses)), 1.0)
+    sound = misses <= FAR_OFF * max(float(np.median(misses)), 1.0)
     return polish_weighted(network, x[sound], answers[sound], bars[sound], max_steps=3, patience=1).network
 
 
@@ -73,10 +77,8 @@ def _spread_points(
     return _bending_size(network, points[:300]) * rng.choice(SPREADS, size=(num_points, 1)) * points
 
 
-def _rare_points(
-    network: Network, x: np.ndarray, inquiry: Inquiry, rng: np.random.Generator
-) -> np.ndarray:
-    """Points on a side of a unit on which few of ``x`` lie: too few for its row."""
+def _rare_points(network: Network, x: np.ndarray, inquiry: Inquiry, rng: np.random.Generator) -> np.ndarray:
+    """Points on a side of a unit on which few of ``x`` lie, too few for its row; with what the unit reads on."""
     seen = inquiry.meter.transcript()[0]
     found, num_left = [x[:0]], int(MOST_RARE * len(x))
     for layer, (at, known) in enumerate(zip(_sides(network, x), _sides(network, seen), strict=True)):
@@ -86,10 +88,23 @@ def _rare_points(
             base = seen[known[:, unit] == side] if lacking > 0 else seen[:0]
             if len(base):
                 points = points_beside(base, TRIES * lacking, inquiry.meter.domain, rng)
-                points = points[_sides(network, points)[layer][:, unit] == side][:lacking]
+                points = points[_sides(network, points)[layer][:, unit] == side]
+                base = base[rng.permutation(len(base))[: TRIES * lacking]]
+                points = np.concatenate([points[:lacking], _telling(network, layer, points, base)])
                 found.append(points)
-                num_left -= len(points)
+                num_left -= lacking
     return np.concatenate(found)
+
+
+def _telling(network: Network, layer: int, fresh: np.ndarray, seen: np.ndarray) -> np.ndarray:
+    """Of these points those that show what a unit of ``layer`` reads from each unit below best."""
+    x = np.concatenate([fresh, seen])
+    h = x
+    for w, b in zip(network.weights[:layer], network.biases, strict=False):
+        h = np.maximum(h @ w.T + b, 0.0)
+    shares = np.abs(h) / (1e-300 + np.linalg.norm(h, axis=1, keepdims=True))
+    best = np.argsort(-shares, axis=0)[:TELLING]
+    return x[np.unique(best[shares[best, np.arange(h.shape[1])] > 0])]
 
 
 def _sides(network: Network, x: np.ndarray) -> list[np.ndarray]:

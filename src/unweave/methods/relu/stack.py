@@ -44,6 +44,10 @@ class Stack:
     """Median misfit on the questions asked so far, in error bars."""
     accuracy: float = 0.0
     """Error to expect of the network's answers, for inputs of unit size."""
+    signs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The side each unit it was made of is active on, ..."""
+    rest: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """... and what they leave over that is linear in the first layer's features (planes, outputs)."""
     always_on: int = 0
     undetermined: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -123,11 +127,16 @@ def fit_stack(
     solution, misfit, spread = _robust_fit(np.hstack([features, np.ones((len(x), 1))]), answers - bent, bars)
     tilt, constant = solution[:-1], solution[-1]
     vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), tilt.size)
-    found, error = _tolerant_signs(vectors, tilt.ravel(), spread)
+    # an open weight leaves its unit's output direction over in its own row, where the unit mostly is on
+    shown = np.all([u.known for u in units], axis=0) if units else np.ones(len(planes), dtype=bool)
+    found, error = _tolerant_signs(
+        vectors[:, np.repeat(shown, inquiry.output_size)], tilt[shown].ravel(), spread
+    )
     warnings: tuple[str, ...] = ()
     open_signs: tuple[str, ...] = ()
     if found.signs is not None:
-        signs, rest = found.signs, np.zeros_like(tilt)
+        signs = found.signs
+        rest = _significant(tilt - (signs @ vectors).reshape(tilt.shape), error) * ~shown[:, None]
         open_signs = tuple(
             f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined)
         )
@@ -159,6 +168,8 @@ def fit_stack(
         network,
         misfit,
         accuracy=accuracy,
+        signs=signs,
+        rest=rest,
         always_on=num_rest,
         undetermined=open_signs + open_weights + open_rest,
         warnings=warnings,
@@ -215,7 +226,11 @@ def _signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tup
     elif num:
         best = np.where(np.linalg.lstsq(vectors.T, tilt.ravel(), rcond=None)[0] < 0, -1.0, 1.0)
     rest = (tilt.ravel() - best @ vectors).reshape(tilt.shape)
-    return best, np.where(np.abs(rest) > error, rest, 0.0)
+    return best, _significant(rest, error)
+
+
+def _significant(rest: np.ndarray, error: float) -> np.ndarray:
+    return np.where(np.abs(rest) > error, rest, 0.0)
 
 
 def _assemble(rows, offsets, signs, second, biases, outputs, constant, rest) -> Network:
