@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.core.domains import Domain
+from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.preactivation import PreActivation
 from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
-from unweave.probes.planes import Planes
 
 EACH, FEWEST = 8, 3
 """Questions for each open weight, and how many of them must agree."""
@@ -30,17 +31,15 @@ AGREES = 1e-5
 
 def measure_beyond(
     inquiry: Inquiry,
-    planes: Planes,
+    layer: OrientedLayer,
     units: list[PreActivation],
-    orientation: np.ndarray,
     stack: Stack,
     rng: np.random.Generator,
 ) -> int:
     """Fill in open weights of ``units``, those of ``stack``, in place; returns how many were found."""
     pairs = [(i, int(j)) for i, unit in enumerate(units) for j in np.flatnonzero(~unit.known)]
-    if not pairs or not orientation.all() or len(stack.signs) != len(units):
+    if not pairs or len(stack.signs) != len(units):
         return 0
-    layer = _Oriented(planes, orientation, sorted({j for _, j in pairs}))
     left_over = [(i, j) for i, j in pairs if stack.rest[j].any()]
     for i, j in left_over:
         along = float(stack.rest[j] @ units[i].output)
@@ -48,10 +47,10 @@ def measure_beyond(
             units[i].weights[j], units[i].known[j] = stack.signs[i] * along, True
     if left_over:
         return sum(int(units[i].known[j]) for i, j in left_over)
+    beyond = _Beyond(layer, inquiry.meter.domain, sorted({j for _, j in pairs}))
     seen = inquiry.meter.transcript()[0]
-    seen = seen[layer.rests(seen)]
-    planned = [(i, j, layer.plan(seen, units[i], stack.signs[i], j, rng)) for i, j in pairs]
-    planned = [(i, j, points[inquiry.meter.domain.contains(points)]) for i, j, points in planned]
+    seen = seen[beyond.rests(seen)]
+    planned = [(i, j, beyond.plan(seen, units[i], stack.signs[i], j, rng)) for i, j in pairs]
     if not any(len(points) for _, _, points in planned):
         return 0
     with inquiry.meter.stage("second layer"):
@@ -67,40 +66,47 @@ def measure_beyond(
     return total
 
 
-class _Oriented:
+class _Beyond:
     """The first layer, and those of its units that have open weights."""
 
-    def __init__(self, planes: Planes, orientation: np.ndarray, busy: list[int]):
-        self.rows, self.offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
-        self._busy = busy
-
-    def features(self, x: np.ndarray) -> np.ndarray:
-        return np.maximum(x @ self.rows.T + self.offsets, 0.0)
+    def __init__(self, layer: OrientedLayer, domain: Domain, busy: list[int]):
+        self._layer, self._domain, self._busy = layer, domain, busy
 
     def rests(self, x: np.ndarray, but: int = -1) -> np.ndarray:
         """Where no unit with open weights is on, ``but`` apart."""
         others = [j for j in self._busy if j != but]
-        return np.all(x @ self.rows[others].T + self.offsets[others] < 0, axis=1)
+        return np.all(x @ self._layer.rows[others].T + self._layer.offsets[others] < 0, axis=1)
 
     def plan(
         self, seen: np.ndarray, unit: PreActivation, sign: float, j: int, rng: np.random.Generator
     ) -> np.ndarray:
         """Points beyond plane j, as far as the unit is sure to stay on."""
         weights = sign * np.where(unit.known, unit.weights, 0.0)
-        bias = -self.features(unit.point[None])[0] @ weights
-        starts = seen[self.features(seen) @ weights + bias > 0]
+        bias = -self._layer.features(unit.point[None])[0] @ weights
+        starts = seen[self._layer.features(seen) @ weights + bias > 0]
         if not len(starts):
             return seen[:0]
         starts = starts[rng.permutation(len(starts))[:NUM_STARTS]]
-        down = starts @ self.rows[j] + self.offsets[j]
+        down = starts @ self._layer.rows[j] + self._layer.offsets[j]
         sizes = 1 + np.linalg.norm(starts, axis=1)
-        found = np.concatenate([starts + (s * sizes - down)[:, None] * self.rows[j] for s in STEPS])
-        found = found[self.rests(found, but=j)]
-        features = self.features(found)
-        argument, height = features @ weights + bias, features[:, j]
-        sure = argument > np.max(np.abs(weights)) * height
-        order = np.argsort(-np.where(sure, height / (1 + np.linalg.norm(found, axis=1)), -1.0))
-        return found[order[: min(EACH, int(np.sum(sure)))]]
+        steps = [starts + (s * sizes - down)[:, None] * self._layer.rows[j] for s in STEPS]
+        planned = self._sure(np.concatenate(steps), weights, bias, j)
+        if len(planned) < FEWEST:  # the two are hardly ever on together: look for where they are
+            steps = [
+                self._layer.lowest(-weights, x, self._domain, (j, s))
+                for s, x in zip(STEPS, steps, strict=True)
+            ]
+            planned = self._sure(np.concatenate(steps), weights, bias, j)
+        return planned
+
+    def _sure(self, x: np.ndarray, weights: np.ndarray, bias: float, j: int) -> np.ndarray:
+        """Of these points the highest above plane j at which the unit is on whatever the open weight."""
+        x = x[self.rests(x, but=j) & self._domain.contains(x)]
+        features = self._layer.features(x)
+        height = features[:, j]
+        sure = (height > 0) & (features @ weights + bias > np.max(np.abs(weights)) * height)
+        order = np.argsort(-np.where(sure, height / (1 + np.linalg.norm(x, axis=1)), -1.0))
+        return x[order[: min(EACH, int(np.sum(sure)))]]
 
 
 def _agreed(left: np.ndarray, bars: np.ndarray, heights: np.ndarray, unit: PreActivation) -> float | None:

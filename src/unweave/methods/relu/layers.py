@@ -27,7 +27,8 @@ from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharp
 from unweave.methods.relu.left_over import find_left_over
 from unweave.methods.relu.open import describe_planes
 from unweave.methods.relu.open_weights import complete_from_answers
-from unweave.methods.relu.preactivation import read_active_weights
+from unweave.methods.relu.oriented import OrientedLayer
+from unweave.methods.relu.preactivation import PreActivation, read_active_weights
 from unweave.methods.relu.second_layer import (
     SecondLayer,
     add_units,
@@ -37,6 +38,7 @@ from unweave.methods.relu.second_layer import (
     trace_units,
 )
 from unweave.methods.relu.stack import Stack, fit_stack, orient_first_layer
+from unweave.methods.relu.steady import find_steady
 from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
 from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import draw_lines, line_through
@@ -125,7 +127,9 @@ class ReluLayers:
             if first is None:
                 raise
             return TwoLayers(describe_planes(inquiry, first, str(spent), rng), first)
-        whole = finding.network is not None and not finding.reason and not finding.undetermined
+        whole = finding.network is not None and not finding.reason
+        if whole and first.planes.normals.size + finding.network.weights[1].size <= LARGE:
+            whole = not finding.undetermined  # what is open of a small one is worth another search
         return TwoLayers(finding if whole else None, first)
 
     def _trace_pilots(
@@ -180,7 +184,7 @@ class ReluLayers:
             # a unit that is rarely on is met by many lines only; of one with windows little shows on each of them
             num_lines = NUM_LINES * (1 + number if inquiry.window else 1)
             wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng, suspects, num_lines)
-            left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng) if wrong else []
+            left_over = self._find_left_over(inquiry, first, second, stack, wrong, rng)
             # points that contradict it, and nothing from which they begin to: what is known is not known well enough
             while (
                 sharpens
@@ -193,8 +197,8 @@ class ReluLayers:
                 wrong, kinks = self._look_for_more(inquiry, first, second, stack, rng, suspects)
                 if not wrong:
                     break
-                left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
-            if not wrong:
+                left_over = self._find_left_over(inquiry, first, second, stack, wrong, rng)
+            if not wrong and not left_over:
                 return stack.finding(0.0)
             if left_over:
                 second = SecondLayer([*second.units, *left_over], second.orientation)
@@ -214,16 +218,33 @@ class ReluLayers:
         """The second layer, and a stack, without the units whose open weights spoil more than the unit's lack would."""
         complete = second.complete()
         stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=refine)
-        if not second.num_open or refine or inquiry.window:
+        if not second.num_open or refine or inquiry.window or not second.orientation.all():
             return complete, stack
         whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
         if whole.misfit > stack.misfit:
             return complete, stack
+        layer = OrientedLayer(first.planes, second.orientation)
         for _ in range(2):  # what the fit shows, then what questions do
-            if not measure_beyond(inquiry, first.planes, second.units, second.orientation, whole, rng):
+            if not measure_beyond(inquiry, layer, second.units, whole, rng):
                 break
             whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
         return second, whole
+
+    def _find_left_over(
+        self,
+        inquiry: Inquiry,
+        first: FirstLayer,
+        second: SecondLayer,
+        stack: Stack,
+        wrong: float,
+        rng: np.random.Generator,
+    ) -> list[PreActivation]:
+        """Units that show in what the stack leaves over: linear in the first layer's features, or at a few points."""
+        if not second.orientation.all():
+            return []
+        layer = OrientedLayer(first.planes, second.orientation)
+        steady = [] if inquiry.window else find_steady(inquiry, layer, stack, rng)
+        return steady or (find_left_over(inquiry, layer, stack, rng) if wrong else [])
 
     def _look_for_more(
         self,

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.methods.relu.beside import points_beside
+from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.preactivation import PreActivation
 from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
-from unweave.probes.planes import Planes
 
 MOST_UNITS = 4
 MOST_WRONG = 0.5
@@ -39,12 +39,10 @@ MORE = 6
 
 
 def find_left_over(
-    inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack, rng: np.random.Generator
+    inquiry: Inquiry, layer: OrientedLayer, stack: Stack, rng: np.random.Generator
 ) -> list[PreActivation]:
     """The units missing from ``stack``, as many as the answers show one by one; weights may be open."""
-    if not orientation.all():
-        return []
-    remains = _Remains(inquiry, planes, orientation, stack)
+    remains = _Remains(inquiry, layer, stack)
     found: list[PreActivation] = []
     for _ in range(MOST_UNITS):
         direction = remains.commonest_direction(rng)
@@ -64,14 +62,13 @@ def find_left_over(
 class _Remains:
     """What is left of the answers, and the first layer's features there."""
 
-    def __init__(self, inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack):
-        self.inquiry, self.planes, self.stack = inquiry, planes, stack
-        self.rows, self.offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
+    def __init__(self, inquiry: Inquiry, layer: OrientedLayer, stack: Stack):
+        self.inquiry, self.layer, self.stack = inquiry, layer, stack
         self._look(*inquiry.meter.transcript())
 
     def _look(self, x: np.ndarray, answers: np.ndarray) -> None:
         self.x, self.left = x, answers - self.stack(x)
-        self.features = np.hstack([np.maximum(x @ self.rows.T + self.offsets, 0.0), np.ones((len(x), 1))])
+        self.features = np.hstack([self.layer.features(x), np.ones((len(x), 1))])
         self.bars = SAFETY * (self.inquiry.bars(x, answers) + self.stack.error(x))
 
     @property
@@ -176,23 +173,5 @@ class _Remains:
         off = np.flatnonzero(told & (arguments < 0))
         if not len(off):
             return None
-        point = self._border(row, self.x[mine[0]], self.x[off[0]])
         self.left = np.where(told[:, None], after, 0.0)
-        on = self.rows @ point + self.offsets > 0
-        return PreActivation(
-            point,
-            np.where(on, row[:-1], 0.0) @ self.rows,
-            np.sign(self.planes.normals @ point + self.planes.offsets),
-            row[:-1],
-            known[:-1],
-            direction,
-            float(FITS * np.linalg.norm(row)),
-        )
-
-    def _border(self, row: np.ndarray, on: np.ndarray, off: np.ndarray) -> np.ndarray:
-        """A point between the two at which the unit's argument vanishes."""
-        for _ in range(200):
-            middle = (on + off) / 2
-            positive = np.maximum(self.rows @ middle + self.offsets, 0.0) @ row[:-1] + row[-1] > 0
-            on, off = (middle, off) if positive else (on, middle)
-        return (on + off) / 2
+        return self.layer.unit(row, known[:-1], direction, self.x[mine[0]], self.x[off[0]])

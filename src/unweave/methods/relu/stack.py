@@ -35,6 +35,10 @@ ROUGHEST = 1e3
 """... and how much farther it may be than one that was: beyond, units are missing."""
 
 
+SINGLE = 1e-6
+"""Second singular value of a rest, relative to the first, that is one unit's."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """A two-layer network and what is left open about it."""
@@ -238,23 +242,36 @@ def _assemble(rows, offsets, signs, second, biases, outputs, constant, rest) -> 
     weights2, biases2, columns = [signs[:, None] * second], [signs * biases], [outputs.T]
     # c |z|/2 + s c z/2 = c relu(s z), and the fitted affine part already contains s c (z - a)/2
     constant = constant - (signs * biases / 2) @ outputs
-    for k in range(rest.shape[1]):
-        column = rest[:, k]
-        if not np.any(column):
-            continue
-        unit = np.zeros((rest.shape[1], 1))
-        unit[k] = 1.0
+    for column, output in _rows_of(rest):
         if np.all(column >= 0) or np.all(column <= 0):
             sign = 1.0 if np.all(column >= 0) else -1.0
             weights2.append(sign * column[None])
             biases2.append(np.zeros(1))
-            columns.append(sign * unit)
+            columns.append(sign * output[:, None])
         else:
             weights2.append(np.stack([column, -column]))
             biases2.append(np.zeros(2))
-            columns.append(np.hstack([unit, -unit]))
+            columns.append(np.stack([output, -output], axis=1))
     return Network(
         [rows, np.concatenate(weights2), np.hstack(columns)],
         [offsets, np.concatenate(biases2), constant],
         ["relu", "relu", "identity"],
     )
+
+
+def single_row(rest: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Row over the first layer and output weights, of length one, whose product ``rest`` is, if it is of one unit."""
+    if not rest.any():
+        return None
+    left, values, right = np.linalg.svd(rest, full_matrices=False)
+    if np.any(values[1:] > SINGLE * values[0]):
+        return None
+    return np.where(rest.any(axis=1), values[0] * left[:, 0], 0.0), right[0]
+
+
+def _rows_of(rest: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows over the first layer, each with its output weights, whose sum is ``rest``."""
+    single = single_row(rest)
+    if single is not None:
+        return [single]
+    return [(rest[:, k], np.eye(rest.shape[1])[k]) for k in range(rest.shape[1]) if rest[:, k].any()]
