@@ -11,7 +11,8 @@ import numpy as np
 
 from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.preactivation import PreActivation
-from unweave.methods.relu.stack import Stack, single_row
+from unweave.methods.relu.rest import single_row
+from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
 
 NUM_STARTS = 24
