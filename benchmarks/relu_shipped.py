@@ -36,6 +36,8 @@ class Case:
     leak: float = 0.0
     trained: str = ""
     """``digits``: on scikit-learn's digits; ``regression``: on a smooth function of the inputs."""
+    uniform: bool = False
+    """Weights as torch draws them; else He's."""
     quick: bool = False
     decimals: int | None = None
     """Answers are rounded to so many."""
@@ -63,6 +65,7 @@ CASES = [
     Case("10-16-16-3 Box[-1,1]", (10, 16, 16, 3), box=(-1.0, 1.0)),
     Case("trained 10-16-16-3 Box[-1,1]", (10, 16, 16, 3), box=(-1.0, 1.0), trained="regression"),
     Case("8-64-64-4", (8, 64, 64, 4)),
+    Case("8-64-64-4 as torch draws it", (8, 64, 64, 4), uniform=True),
     Case("100-100-50-10", (100, 100, 50, 10)),
     Case("200-128-64-10", (200, 128, 64, 10)),
     Case("784-64-32-10", (784, 64, 32, 10)),
@@ -96,9 +99,11 @@ def train(case: Case, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
 
 
 def draw_network(case: Case, seed: int) -> Network:
-    """He's weights, biases as torch draws them; or trained ones."""
+    """He's weights or torch's, biases as torch draws them; or trained ones."""
     rng = np.random.default_rng([seed, *case.sizes])
     weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairwise(case.sizes)]
+    if case.uniform:
+        weights = [rng.uniform(-1, 1, (b, a)) / np.sqrt(a) for a, b in pairwise(case.sizes)]
     biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairwise(case.sizes)]
     if case.trained:
         weights, biases = train(case, seed)

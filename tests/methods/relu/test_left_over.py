@@ -8,6 +8,7 @@ from unweave import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.left_over import find_left_over
+from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.stack import Stack
 from unweave.models.resolve import resolve
 from unweave.probes.inquiry import open_inquiry
@@ -44,7 +45,7 @@ def test_units_missing_from_a_stack_are_found(missing):
     )
     meter.ask(np.concatenate([x[~on], x[on][: int(0.4 * np.sum(~on))]]))
     planes, lengths = _planes(truth)
-    found = find_left_over(inquiry, planes, np.ones(12), Stack(short, 0.0, 1e-12), rng)
+    found = find_left_over(inquiry, OrientedLayer(planes, np.ones(12)), Stack(short, 0.0, 1e-12), rng)
     assert len(found) == len(missing)
     for unit in found:
         rows = truth.weights[1][missing] * lengths
@@ -64,4 +65,4 @@ def test_a_whole_stack_leaves_nothing_over():
     inquiry = open_inquiry(meter, Precision(noise=1e-16, scale=1.0, kind="float64"), rng)
     meter.ask(3 * rng.standard_normal((500, 6)))
     planes, _ = _planes(truth)
-    assert find_left_over(inquiry, planes, np.ones(12), Stack(truth, 0.0, 1e-12), rng) == []
+    assert find_left_over(inquiry, OrientedLayer(planes, np.ones(12)), Stack(truth, 0.0, 1e-12), rng) == []

@@ -20,13 +20,16 @@ from unweave.core.errors import BudgetSpent
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
-from unweave.methods.relu.audit import audit, known_breaks
+from unweave.methods.relu.audit import audit
+from unweave.methods.relu.beyond import measure_beyond
+from unweave.methods.relu.contradictions import NUM_LINES, look_for_more
 from unweave.methods.relu.crossings import measure_crossings
 from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
 from unweave.methods.relu.left_over import find_left_over
 from unweave.methods.relu.open import describe_planes
 from unweave.methods.relu.open_weights import complete_from_answers
-from unweave.methods.relu.preactivation import read_active_weights
+from unweave.methods.relu.oriented import OrientedLayer
+from unweave.methods.relu.preactivation import PreActivation, read_active_weights
 from unweave.methods.relu.second_layer import (
     SecondLayer,
     add_units,
@@ -36,10 +39,8 @@ from unweave.methods.relu.second_layer import (
     trace_units,
 )
 from unweave.methods.relu.stack import Stack, fit_stack, orient_first_layer
-from unweave.probes.inquiry import SAFETY, Inquiry, open_inquiry
-from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import draw_lines, line_through
-from unweave.probes.planes import Planes, measure_planes
+from unweave.methods.relu.steady import find_steady
+from unweave.probes.inquiry import Inquiry, open_inquiry
 
 UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
 LARGE = 2500
@@ -48,8 +49,10 @@ PILOTS, MOST_FAILED = 8, 1
 """Kinks that are traced first where the network may be deeper, and how many of them may fail in one of two layers."""
 MOSTLY = 0.85
 """Share of its weights that a unit of the second layer shows at least; zero sets of deeper units show half of them."""
-NUM_LINES = 4
-"""Lines from points that contradict a stack to points that do not."""
+CHEAP = 4
+"""Times as many rounds where no round refines the stack, ..."""
+MOST_REFINED = 3
+"""... and how often it is refined in all."""
 HOPELESS = 0.9
 """Where this share of fresh points contradicts the stack twice in a row and no unit is new, a first-layer plane is
 missing."""
@@ -120,7 +123,9 @@ class ReluLayers:
             if first is None:
                 raise
             return TwoLayers(describe_planes(inquiry, first, str(spent), rng), first)
-        whole = finding.network is not None and not finding.reason and not finding.undetermined
+        whole = finding.network is not None and not finding.reason
+        if whole and first.planes.normals.size + finding.network.weights[1].size <= LARGE:
+            whole = not finding.undetermined  # what is open of a small one is worth another search
         return TwoLayers(finding if whole else None, first)
 
     def _trace_pilots(
@@ -159,90 +164,88 @@ class ReluLayers:
         if not second.units or not mostly_complete(second.units):
             return Finding(None, reason=UNTRACED)
         count = len(first.planes) * (inquiry.input_size + len(second.units))
-        # least squares in every parameter is dear: once, at the end, if it can be avoided
+        # least squares in every parameter is dear: once, when nothing is missing any more, if it can be avoided
         late = count > LARGE or inquiry.window > 0
         stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
-        wrong, num_hopeless, most = 1.0, 0, 0
-        for number in range(self.max_rounds):
+        wrong, num_hopeless, most, num_refined = 1.0, 0, 0, 0
+        sharpens = late and not inquiry.window
+        for number in range(self.max_rounds * (CHEAP if sharpens else 1)):
             if clock.now() > deadline or not mostly_complete(second.units) or num_hopeless == 2:
                 break
             num_open, second = second.num_open, second.traced()
             second = complete_units(inquiry, first.planes, second, rng)
             complete_from_answers(inquiry, first.planes, second.units, second.orientation)
-            complete = second.complete()
-            if num_open:  # one weight open spoils every answer of the stack
-                stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=not late)
+            used = second
+            if num_open:
+                used, stack = self._settle(inquiry, first, second, rng, refine=not late)
             # a unit that is rarely on is met by many lines only; of one with windows little shows on each of them
             num_lines = NUM_LINES * (1 + number if inquiry.window else 1)
-            wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects, num_lines)
-            # points that contradict it, and no kink at which they begin to: what is known is not known well enough
-            if late and not inquiry.window and (not wrong or len(kinks) <= 1):
-                late, stack = False, stack.refined(inquiry, rng)
-                wrong, kinks = self._look_for_more(inquiry, first, complete, stack, rng, suspects)
-            if not wrong:
+            wrong, kinks = look_for_more(
+                inquiry, first, used, stack, rng, suspects, num_lines, self.num_fresh
+            )
+            left_over = self._find_left_over(inquiry, first, second, stack, wrong, rng)
+            # points that contradict it, and nothing from which they begin to: what is known is not known well enough
+            while (
+                sharpens
+                and wrong < HOPELESS
+                and not left_over
+                and not len(kinks)
+                and num_refined < MOST_REFINED
+            ):
+                num_refined, stack = num_refined + 1, stack.refined(inquiry, rng)
+                wrong, kinks = look_for_more(
+                    inquiry, first, used, stack, rng, suspects, num_fresh=self.num_fresh
+                )
+                if not wrong:
+                    break
+                left_over = self._find_left_over(inquiry, first, second, stack, wrong, rng)
+            if not wrong and not left_over:
                 return stack.finding(0.0)
-            left_over = find_left_over(inquiry, first.planes, second.orientation, stack, rng)
             if left_over:
-                second = SecondLayer([*complete.units, *left_over], second.orientation)
+                second = SecondLayer([*used.units, *left_over], second.orientation)
                 stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
                 continue
-            stalled = wrong > HOPELESS and len(complete.units) <= most and not inquiry.window
-            num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(complete.units))
+            if sharpens and num_refined == MOST_REFINED:
+                break
+            stalled = wrong > HOPELESS and len(used.units) <= most and not inquiry.window
+            num_hopeless, most = num_hopeless + 1 if stalled else 0, max(most, len(used.units))
             second = add_units(inquiry, first, kinks, second, rng)
             stack = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=not late)
         return stack.finding(wrong)
 
-    def _look_for_more(
+    def _settle(
+        self, inquiry: Inquiry, first: FirstLayer, second: SecondLayer, rng: np.random.Generator, refine: bool
+    ) -> tuple[SecondLayer, Stack]:
+        """A stack, and its units: without those whose open weights spoil more than the lack of the unit would."""
+        complete = second.complete()
+        stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=refine)
+        if not second.num_open or refine or inquiry.window or not second.orientation.all():
+            return complete, stack
+        whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
+        if whole.misfit > stack.misfit:
+            return complete, stack
+        layer = OrientedLayer(first.planes, second.orientation)
+        for _ in range(2):  # what the fit shows, then what questions do
+            if not measure_beyond(inquiry, layer, second.units, whole, rng):
+                break
+            whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
+        return second, whole
+
+    def _find_left_over(
         self,
         inquiry: Inquiry,
         first: FirstLayer,
         second: SecondLayer,
         stack: Stack,
+        wrong: float,
         rng: np.random.Generator,
-        suspects: np.ndarray | None,
-        num_lines: int = NUM_LINES,
-    ) -> tuple[float, Planes]:
-        """The share of fresh points that contradict the stack, and kinks on lines from there to points that do not."""
-        domain, d = inquiry.meter.domain, inquiry.input_size
-        residual = inquiry.against(stack)
-        with inquiry.meter.stage("fresh points"):
-            num_points = self.num_fresh or max(300, min(600, 30 * len(first.planes)))
-            x = _spread_points(inquiry, first, second.orientation, num_points, rng)
-            if suspects is not None:
-                x = np.concatenate([x, suspects])
-            miss, bars = residual.ask(x)
-            size = np.max(np.abs(miss), axis=1)
-            allowed = SAFETY * bars + 1e-8 * np.median(np.abs(inquiry.meter.ask(x)))
-            wrong, right = x[size > allowed], x[size <= allowed]
-            if len(wrong):
-                starts = wrong[rng.integers(len(wrong), size=num_lines)]
-                goals = rng.standard_normal((num_lines, d))
-                goals = right[rng.integers(len(right), size=num_lines)] if len(right) else goals
-                lines = line_through(domain, starts, goals)
-                kinks = find_kinks(residual, lines)
-            else:
-                lines = draw_lines(domain, 8, d, rng)
-                kinks = find_kinks(residual, lines, num_nodes=12)
-        if not len(wrong) and not any(len(k.positions) + len(k.unresolved) for k in kinks):
-            return 0.0, first.deeper.take([])
-        with inquiry.meter.stage("second layer"):
-            open_kinks = []
-            for line, found in enumerate(kinks):
-                borders = known_breaks(second.units, first, lines, line)
-                apart = np.array([np.min(np.abs(borders - t), initial=np.inf) for t in found.positions])
-                near = 1e-7 * (np.abs(found.positions) + lines.scale[line])
-                fresh = np.flatnonzero(apart > near) if len(apart) else np.zeros(0, dtype=int)
-                open_kinks.append(
-                    Kinks(
-                        found.positions[fresh],
-                        found.jumps[fresh],
-                        np.sort(np.concatenate([found.unresolved, borders])),
-                        found.asked,
-                        found.answers,
-                    )
-                )
-            fresh_planes, _ = measure_planes(inquiry, lines, open_kinks, rng)
-        return max(len(wrong) / len(x), 1e-6), fresh_planes
+    ) -> list[PreActivation]:
+        """Units that show in what the stack leaves over: linear in the first layer's features, or at a few points."""
+        if not second.orientation.all():
+            return []
+        layer = OrientedLayer(first.planes, second.orientation)
+        steady = [] if inquiry.window else find_steady(inquiry, layer, stack, rng)
+        return steady or (find_left_over(inquiry, layer, stack, rng) if wrong else [])
 
 
 @dataclass(frozen=True)
@@ -254,25 +257,3 @@ class TwoLayers:
     first: FirstLayer | None = None
     deeper: bool = False
     """Whether units seen above the first layer are no second-layer units."""
-
-
-def _spread_points(
-    inquiry: Inquiry, first: FirstLayer, orientation: np.ndarray, num_points: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Fresh points of the domain; in an unbounded one also at the scale of the planes, and in rare patterns.
-
-    A unit may be active only where one or two first-layer units dominate: for the rare patterns first-layer
-    arguments are drawn, mostly negative with a few large ones, and points that come near them are asked.
-    """
-    domain, d, planes = inquiry.meter.domain, inquiry.input_size, first.planes
-    x = domain.sample(num_points, d, rng)
-    if not np.isinf(domain.reach(d)):
-        return x
-    third = num_points // 3
-    scale = 1 + np.median(np.abs(planes.offsets))
-    x[:third] = 1.5 * scale * rng.standard_normal((third, d))
-    active = rng.uniform(size=(third, len(planes))) < rng.uniform(0, 0.7, size=(third, 1))
-    arguments = np.where(active, 1.0, -1.0) * np.exp(1.5 * rng.standard_normal((third, len(planes))))
-    sides = np.where(orientation == 0, 1.0, orientation)
-    x[third : 2 * third] = (scale * arguments * sides - planes.offsets) @ np.linalg.pinv(planes.normals).T
-    return x

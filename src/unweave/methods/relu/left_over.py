@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from unweave.methods.relu.beside import points_beside
+from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.preactivation import PreActivation
 from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
-from unweave.probes.planes import Planes
 
 MOST_UNITS = 4
 MOST_WRONG = 0.5
@@ -22,21 +23,26 @@ PARALLEL = 1e-4
 """Directions of what is left within this of each other are of one unit."""
 FITS = 1e-5
 """Relative miss below which an answer is explained by a unit."""
+ROUGHLY, FEWEST = 1e-2, 10
+"""Error of a direction that may still tell it from others, and the least number of answers that begin a search."""
 MOSTLY, HARDLY = 0.95, 0.02
 """Share of its own points that a unit must explain, and of the others that it may spoil."""
-REGULAR = 1e-7
-"""Least singular value, relative to the largest, of a fit that shows every weight."""
+REGULAR = 1e-14
+"""Least singular value of a fit, relative to the largest: below, only rounding is left."""
+KNOWN = 1e-6
+"""Standard error of a weight that is known, relative to the largest."""
+ROUNDS = 8
+SHOWN = 4
+"""Points of a unit at which a feature is on, for its weight to be told by them."""
 MORE = 6
 """Points asked for every weight of a unit of which some do not show."""
 
 
 def find_left_over(
-    inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack, rng: np.random.Generator
+    inquiry: Inquiry, layer: OrientedLayer, stack: Stack, rng: np.random.Generator
 ) -> list[PreActivation]:
-    """The units missing from ``stack``, each complete; as many as the answers show one by one."""
-    if not orientation.all():
-        return []
-    remains = _Remains(inquiry, planes, orientation, stack)
+    """The units missing from ``stack``, as many as the answers show one by one; weights may be open."""
+    remains = _Remains(inquiry, layer, stack)
     found: list[PreActivation] = []
     for _ in range(MOST_UNITS):
         direction = remains.commonest_direction(rng)
@@ -56,14 +62,13 @@ def find_left_over(
 class _Remains:
     """What is left of the answers, and the first layer's features there."""
 
-    def __init__(self, inquiry: Inquiry, planes: Planes, orientation: np.ndarray, stack: Stack):
-        self.inquiry, self.planes, self.stack = inquiry, planes, stack
-        self.rows, self.offsets = orientation[:, None] * planes.normals, orientation * planes.offsets
+    def __init__(self, inquiry: Inquiry, layer: OrientedLayer, stack: Stack):
+        self.inquiry, self.layer, self.stack = inquiry, layer, stack
         self._look(*inquiry.meter.transcript())
 
     def _look(self, x: np.ndarray, answers: np.ndarray) -> None:
         self.x, self.left = x, answers - self.stack(x)
-        self.features = np.hstack([np.maximum(x @ self.rows.T + self.offsets, 0.0), np.ones((len(x), 1))])
+        self.features = np.hstack([self.layer.features(x), np.ones((len(x), 1))])
         self.bars = SAFETY * (self.inquiry.bars(x, answers) + self.stack.error(x))
 
     @property
@@ -73,13 +78,14 @@ class _Remains:
     def commonest_direction(self, rng: np.random.Generator) -> np.ndarray | None:
         """The direction of what is left at most points that are wrong; none where too few or too many are."""
         sizes = self.sizes
-        wrong = np.flatnonzero(sizes > self.bars / FITS)
-        if len(wrong) < self.features.shape[1] or np.mean(sizes > self.bars) > MOST_WRONG:
+        wrong = np.flatnonzero(sizes > self.bars / ROUGHLY)
+        if len(wrong) < FEWEST or np.mean(sizes > self.bars) > MOST_WRONG:
             return None
-        directions = self.left[wrong] / sizes[wrong, None]
-        some = directions[rng.choice(len(wrong), size=min(len(wrong), 400), replace=False)]
-        near = np.linalg.norm(some[:, None] - some[None], axis=2) < PARALLEL
-        best = np.mean(some[near[int(np.argmax(near.sum(axis=1)))]], axis=0)
+        wrong = rng.choice(wrong, size=min(len(wrong), 400), replace=False)
+        directions, errors = self.left[wrong] / sizes[wrong, None], self.bars[wrong] / sizes[wrong]
+        apart = np.linalg.norm(directions[:, None] - directions[None], axis=2)
+        near = apart < PARALLEL + errors[:, None] + errors[None]
+        best = np.sum(self.left[wrong[near[int(np.argmax(near.sum(axis=1)))]]], axis=0)
         return best / np.linalg.norm(best)
 
     def _of(self, direction: np.ndarray) -> np.ndarray:
@@ -90,38 +96,60 @@ class _Remains:
         return np.flatnonzero((sizes > self.bars) & (along > 0) & (aside < PARALLEL * along + self.bars))
 
     def fit(self, direction: np.ndarray) -> np.ndarray | None:
-        """Weights and bias of the unit, in units of ``direction``; None where its points leave one open or disagree."""
-        mine = self._of(direction)
+        """Weights and bias of the unit, in units of ``direction``; None where its points disagree or do not show them.
+
+        NaN: weights of features that hardly ever are on where the unit is.
+        """
+        everything = self._of(direction)
+        shown = np.sum(self.features[everything] > 0, axis=0) >= SHOWN
+        for _ in range(ROUNDS):
+            mine = everything[np.all(self.features[np.ix_(everything, ~shown)] == 0, axis=1)]
+            found = self._solve(mine, direction, shown) if shown[-1] else None
+            if found is None:
+                return None
+            row, deviations = found
+            poor = deviations > KNOWN * np.max(np.abs(row))
+            if not poor.any():
+                whole = np.full(len(shown), np.nan)
+                whole[shown] = row
+                return whole
+            shown[np.flatnonzero(shown)[poor]] = False
+        return None
+
+    def _solve(
+        self, mine: np.ndarray, direction: np.ndarray, shown: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Weights of the features ``shown`` from the points ``mine``, and their standard errors."""
         heights = self.left[mine] @ direction
         weights = 1 / np.maximum(FITS * heights, self.bars[mine])
         kept = np.ones(len(mine), dtype=bool)
-        for _ in range(8):
-            if kept.sum() < self.features.shape[1] + 10:
+        features = self.features[np.ix_(mine, shown)]
+        for _ in range(ROUNDS):
+            if kept.sum() < len(shown) + 10:
                 return None
-            design = self.features[mine[kept]] * weights[kept, None]
+            design = features[kept] * weights[kept, None]
             columns = np.linalg.norm(design, axis=0)
             if not columns.all():
                 return None
             u, s, vt = np.linalg.svd(design / columns, full_matrices=False)
-            if s[-1] < REGULAR * s[0]:
-                return None
+            s = np.maximum(s, REGULAR * s[0])
             row = (vt.T @ ((u.T @ (weights * heights)[kept]) / s)) / columns
-            misses = np.abs(self.features[mine] @ row - heights) * weights
+            misses = np.abs(features @ row - heights) * weights
             sound = misses <= max(3 * float(np.median(misses)), 1.0)
             if np.array_equal(sound, kept):
                 break
             kept = sound
-        return row if sound.mean() >= MOSTLY else None
+        if sound.mean() < MOSTLY:
+            return None
+        error = float(np.sqrt(np.mean(misses[sound] ** 2)))
+        return row, error * np.sqrt(np.sum((vt.T / s) ** 2, axis=1)) / columns
 
     def ask_beside(self, direction: np.ndarray, rng: np.random.Generator) -> None:
         """Answers around the points where the unit is on, at every distance."""
-        mine, num_points = self._of(direction), MORE * self.features.shape[1]
+        mine = self._of(direction)
         if not len(mine):
             return
-        base = self.x[rng.choice(mine, size=num_points)]
-        reach = np.exp(rng.uniform(np.log(1e-2), np.log(3.0), size=(num_points, 1)))
-        aside = reach * (1 + np.linalg.norm(base, axis=1, keepdims=True)) / np.sqrt(base.shape[1])
-        points = self.inquiry.meter.domain.nearest(base + aside * rng.standard_normal(base.shape))
+        points = points_beside(self.x[mine], MORE * self.features.shape[1], self.inquiry.meter.domain, rng)
         with self.inquiry.meter.stage("second layer"):
             self.inquiry.meter.ask(points)
         taken = len(self.x)
@@ -132,32 +160,18 @@ class _Remains:
 
     def take_away(self, direction: np.ndarray, row: np.ndarray) -> PreActivation | None:
         """The unit, whose part what is left then lacks; None where it contradicts answers."""
+        known = np.isfinite(row)
+        row = np.where(known, row, 0.0)
+        told = np.all(self.features[:, ~known] == 0, axis=1)
         mine, arguments = self._of(direction), self.features @ row
+        mine = mine[told[mine]]
         after = self.left - np.maximum(arguments, 0.0)[:, None] * direction
         allowed = np.maximum(self.bars, FITS * self.sizes)
-        was_right, is_wrong = self.sizes <= self.bars, np.linalg.norm(after, axis=1) > allowed
+        was_right, is_wrong = told & (self.sizes <= self.bars), np.linalg.norm(after, axis=1) > allowed
         if is_wrong[mine].mean() > 1 - MOSTLY or is_wrong[was_right].mean() > HARDLY:
             return None
-        off = np.flatnonzero(arguments < 0)
-        point = self._border(row, self.x[mine[0]], self.x[off[0]]) if len(off) else None
-        if point is None:
+        off = np.flatnonzero(told & (arguments < 0))
+        if not len(off):
             return None
-        self.left = after
-        on = self.rows @ point + self.offsets > 0
-        return PreActivation(
-            point,
-            np.where(on, row[:-1], 0.0) @ self.rows,
-            np.sign(self.planes.normals @ point + self.planes.offsets),
-            row[:-1],
-            np.ones(len(row) - 1, dtype=bool),
-            direction,
-            float(FITS * np.linalg.norm(row)),
-        )
-
-    def _border(self, row: np.ndarray, on: np.ndarray, off: np.ndarray) -> np.ndarray:
-        """A point between the two at which the unit's argument vanishes."""
-        for _ in range(200):
-            middle = (on + off) / 2
-            positive = np.maximum(self.rows @ middle + self.offsets, 0.0) @ row[:-1] + row[-1] > 0
-            on, off = (middle, off) if positive else (on, middle)
-        return (on + off) / 2
+        self.left = np.where(told[:, None], after, 0.0)
+        return self.layer.unit(row, known[:-1], direction, self.x[mine[0]], self.x[off[0]])

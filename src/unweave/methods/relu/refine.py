@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core.network import Network
+from unweave.methods.relu.spread import spread_points
 from unweave.probes.inquiry import Inquiry
 from unweave.solve.gauss_newton import MOST_COUPLED, polish_weighted
 
@@ -17,18 +18,14 @@ LARGE = 3000
 """Parameters from which on two answers a parameter must do instead of four: the cost of a step is cubic."""
 OUTLIER = 1e3
 """Points that miss by so many times the median say nothing: a unit not known yet, or a window, disturbs them."""
+FAR_OFF = 1e5
+"""The same where all units are known; some may have rows with fewer digits."""
 
 
 EACH = 2.0
 """Answers a parameter, from all over the domain, for a large network."""
 MANY_OUTPUTS = 4
 """Outputs from which on these are half a question a parameter or less."""
-SPREADS = (1.0, 3.0, 10.0)
-"""Sizes of these points in an unbounded domain, in units of the least at which units of all layers change side."""
-LADDER = 2.0 ** np.arange(-4, 20)
-"""Sizes that are tried for it, in units of the distance of the first layer's hyperplanes from the origin."""
-OFTEN, MOSTLY = 0.05, 0.9
-"""A unit changes side where this share of points lies on either; of the most units that do, this share must."""
 
 
 def is_large(network: Network) -> bool:
@@ -45,38 +42,12 @@ def refine_spread(network: Network, inquiry: Inquiry, rng: np.random.Generator) 
     """The network after Gauss-Newton steps on fresh answers that show every parameter."""
     num_points = int(EACH * network.num_parameters / network.output_size)
     with inquiry.meter.stage("polish"):
-        x = _spread_points(network, inquiry, num_points, rng)
+        x = spread_points(network, inquiry, num_points, rng)
         answers = inquiry.meter.ask(x)
     bars = inquiry.bars(x, answers)
     misses = np.max(np.abs(network(x) - answers), axis=1) / bars
-    sound = misses <= OUTLIER * max(float(np.median(misses)), 1.0)
+    sound = misses <= FAR_OFF * max(float(np.median(misses)), 1.0)
     return polish_weighted(network, x[sound], answers[sound], bars[sound], max_steps=3, patience=1).network
-
-
-def _spread_points(
-    network: Network, inquiry: Inquiry, num_points: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Points of a bounded domain; elsewhere at the scale of the first layer's hyperplanes."""
-    domain, d = inquiry.meter.domain, inquiry.input_size
-    if np.isfinite(domain.reach(d)):
-        return domain.sample(num_points, d, rng)
-    points = rng.standard_normal((num_points, d))
-    return _bending_size(network, points[:300]) * rng.choice(SPREADS, size=(num_points, 1)) * points
-
-
-def _bending_size(network: Network, points: np.ndarray) -> float:
-    """The least multiple of ``points`` on which nearly as many units, of all layers, change side as on any."""
-    lengths = np.maximum(np.linalg.norm(network.weights[0], axis=1), 1e-300)
-    sizes = max(float(np.median(np.abs(network.biases[0]) / lengths)), 1e-300) * LADDER
-    counts = np.zeros(len(sizes))
-    for i, size in enumerate(sizes):
-        h = size * points
-        for w, b in zip(network.weights[:-1], network.biases, strict=False):
-            z = h @ w.T + b
-            active = np.mean(z > 0, axis=0)
-            counts[i] += np.sum((active > OFTEN) & (active < 1 - OFTEN))
-            h = np.maximum(z, 0.0)
-    return float(sizes[np.argmax(counts >= MOSTLY * counts.max())])
 
 
 def refine_network(

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from unweave.algebra.signs import SignSolution, solve_signs
 from unweave.core.network import Network
 from unweave.methods.base import Finding
 from unweave.methods.relu.preactivation import PreActivation
 from unweave.methods.relu.refine import is_large, refine_network, refine_spread, wants_spread
-from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.methods.relu.rest import significant, signs_with_rest, single_row, tolerant_signs
+from unweave.probes.inquiry import Inquiry
 from unweave.probes.planes import Planes
 
 NOT_TWO = (
@@ -35,6 +35,10 @@ ROUGHEST = 1e3
 """... and how much farther it may be than one that was: beyond, units are missing."""
 
 
+MOST_TRIMMED, GAIN = 12, 0.9
+"""Fits to the points that are right so far, while they lower the median miss to this share."""
+
+
 @dataclass(frozen=True)
 class Stack:
     """A two-layer network and what is left open about it."""
@@ -44,6 +48,10 @@ class Stack:
     """Median misfit on the questions asked so far, in error bars."""
     accuracy: float = 0.0
     """Error to expect of the network's answers, for inputs of unit size."""
+    signs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    """The side each unit it was made of is active on, ..."""
+    rest: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
+    """... and what they leave over that is linear in the first layer's features (planes, outputs)."""
     always_on: int = 0
     undetermined: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -123,16 +131,21 @@ def fit_stack(
     solution, misfit, spread = _robust_fit(np.hstack([features, np.ones((len(x), 1))]), answers - bent, bars)
     tilt, constant = solution[:-1], solution[-1]
     vectors = (second[:, :, None] * outputs[:, None, :] / 2).reshape(len(units), tilt.size)
-    found, error = _tolerant_signs(vectors, tilt.ravel(), spread)
+    # an open weight leaves its unit's output direction over in its own row, where the unit mostly is on
+    shown = np.all([u.known for u in units], axis=0) if units else np.ones(len(planes), dtype=bool)
+    found, error = tolerant_signs(
+        vectors[:, np.repeat(shown, inquiry.output_size)], tilt[shown].ravel(), spread
+    )
     warnings: tuple[str, ...] = ()
     open_signs: tuple[str, ...] = ()
     if found.signs is not None:
-        signs, rest = found.signs, np.zeros_like(tilt)
+        signs = found.signs
+        rest = significant(tilt - (signs @ vectors).reshape(tilt.shape), error) * ~shown[:, None]
         open_signs = tuple(
             f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined)
         )
     else:
-        signs, rest = _signs_with_rest(vectors, tilt, error)
+        signs, rest = signs_with_rest(vectors, tilt, error)
         warnings = (ALWAYS_ACTIVE if found.complete else SIDES_OPEN,)
     size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
     used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)
@@ -159,6 +172,8 @@ def fit_stack(
         network,
         misfit,
         accuracy=accuracy,
+        signs=signs,
+        rest=rest,
         always_on=num_rest,
         undetermined=open_signs + open_weights + open_rest,
         warnings=warnings,
@@ -167,16 +182,6 @@ def fit_stack(
 
 def _least_error(inquiry: Inquiry, network: Network) -> float:
     return 1e-10 * (inquiry.slope + float(np.max(np.abs(network.biases[-1]))))
-
-
-def _tolerant_signs(vectors: np.ndarray, target: np.ndarray, spread: float) -> tuple[SignSolution, float]:
-    """Signs at the tightest tolerance that gives any; the weights may be wrong in later digits before refinement."""
-    size = float(np.max(np.abs(vectors), initial=1e-300))
-    for relative in (1e-9, 1e-7, 1e-5):
-        found = solve_signs(vectors, target, SAFETY * max(spread, relative * size))
-        if found.signs is not None:
-            break
-    return found, SAFETY * max(spread, 1e-8 * size)
 
 
 def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tuple[np.ndarray, float, float]:
@@ -190,6 +195,14 @@ def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tupl
         misses = np.max(np.abs(design @ solution - right), axis=1) * weights
         sizes = np.maximum(misses, 1.0)
     misfit = float(np.median(misses))
+    for _ in range(MOST_TRIMMED):  # exactly, by the points that are not disturbed
+        good = misses <= 10 * max(misfit, 1.0)
+        scaled = weights[good, None]
+        trimmed = np.linalg.lstsq(design[good] * scaled, right[good] * scaled, rcond=1e-13)[0]
+        left = np.max(np.abs(design @ trimmed - right), axis=1) * weights
+        if np.median(left) > GAIN * misfit:
+            break
+        solution, misses, misfit = trimmed, left, float(np.median(left))
     good = misses <= 10 * max(misfit, 1.0)
     spread = float(np.sqrt(np.linalg.norm(np.linalg.pinv(design[good] * weights[good, None]), 2) ** 2)) * max(
         misfit, 1.0
@@ -197,49 +210,31 @@ def _robust_fit(design: np.ndarray, right: np.ndarray, bars: np.ndarray) -> tupl
     return solution, misfit, spread
 
 
-def _signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
-    """Signs for which what is left could come from units that are always active: weights of one sign an output."""
-    num = len(vectors)
-    best, best_score = np.ones(num), np.inf
-    if 0 < num <= 16:
-        codes = 1.0 - 2.0 * ((np.arange(1 << num)[:, None] >> np.arange(num)) & 1)
-        for chunk in np.array_split(codes, max(1, len(codes) // 1024)):
-            rest = (tilt.ravel() - chunk @ vectors).reshape(len(chunk), *tilt.shape)
-            mixed = np.minimum(np.sum(np.maximum(rest, 0), axis=1), np.sum(np.maximum(-rest, 0), axis=1)).sum(
-                axis=1
-            )
-            total = np.sum(np.abs(rest), axis=(1, 2))
-            score = mixed + 1e-6 * total
-            if score.min() < best_score:
-                best, best_score = chunk[int(np.argmin(score))], float(score.min())
-    elif num:
-        best = np.where(np.linalg.lstsq(vectors.T, tilt.ravel(), rcond=None)[0] < 0, -1.0, 1.0)
-    rest = (tilt.ravel() - best @ vectors).reshape(tilt.shape)
-    return best, np.where(np.abs(rest) > error, rest, 0.0)
-
-
 def _assemble(rows, offsets, signs, second, biases, outputs, constant, rest) -> Network:
     """Units oriented by their signs; a rest linear in the first layer's features as always-active units or pairs."""
     weights2, biases2, columns = [signs[:, None] * second], [signs * biases], [outputs.T]
     # c |z|/2 + s c z/2 = c relu(s z), and the fitted affine part already contains s c (z - a)/2
     constant = constant - (signs * biases / 2) @ outputs
-    for k in range(rest.shape[1]):
-        column = rest[:, k]
-        if not np.any(column):
-            continue
-        unit = np.zeros((rest.shape[1], 1))
-        unit[k] = 1.0
+    for column, output in _rows_of(rest):
         if np.all(column >= 0) or np.all(column <= 0):
             sign = 1.0 if np.all(column >= 0) else -1.0
             weights2.append(sign * column[None])
             biases2.append(np.zeros(1))
-            columns.append(sign * unit)
+            columns.append(sign * output[:, None])
         else:
             weights2.append(np.stack([column, -column]))
             biases2.append(np.zeros(2))
-            columns.append(np.hstack([unit, -unit]))
+            columns.append(np.stack([output, -output], axis=1))
     return Network(
         [rows, np.concatenate(weights2), np.hstack(columns)],
         [offsets, np.concatenate(biases2), constant],
         ["relu", "relu", "identity"],
     )
+
+
+def _rows_of(rest: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows over the first layer, each with its output weights, whose sum is ``rest``."""
+    single = single_row(rest)
+    if single is not None:
+        return [single]
+    return [(rest[:, k], np.eye(rest.shape[1])[k]) for k in range(rest.shape[1]) if rest[:, k].any()]
