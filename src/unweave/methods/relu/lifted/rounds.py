@@ -74,7 +74,7 @@ def _settle(search: Search, say) -> bool:
         fresh = search.ask_fresh(int(np.clip(search.network.num_parameters, 1500, 4000)))
         say(f"  wrong {search.wrong:.4f}, fresh {fresh:.4f}")
         if fresh == 0 and search.wrong == 0:
-            if search.is_composed and search.inquiry.coarse:
+            if search.is_composed:
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:
                 return True

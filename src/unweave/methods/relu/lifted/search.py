@@ -87,19 +87,23 @@ class Search(Fitted):
         return information
 
     def ask_telling(self, max_rounds: int = 4) -> None:
-        """Rough answers of a bounded domain: ask where what the domain shows of the parameters is not known yet."""
+        """In a bounded domain: ask where what it shows of the parameters is not known yet."""
         for _ in range(max_rounds):
             if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
                 break
-            x, _, _ = self._answers()
-            noise, unit = self.inquiry.noise, self.inquiry.relative
-            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng).telling
+            x, y, bars = self._answers()
+            noise, unit = max(self.inquiry.noise, float(np.min(bars))), self.inquiry.relative
+            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng, thorough=2).telling
             self.say(f"  {len(points)} points would tell more")
             if not len(points):
                 break
             with self.inquiry.meter.stage("informative points"):
                 self.inquiry.meter.ask(points)
-            self.sharpen(max_passes=2)
+            if self.inquiry.coarse:
+                self.sharpen(max_passes=2)
+            else:
+                x, y, bars = self._answers()
+                self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
