@@ -12,6 +12,7 @@ import numpy as np
 
 from unweave.certificates.visible import measure_visible
 from unweave.core import clock
+from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
 from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
 from unweave.methods.relu.lifted.information import (
@@ -33,6 +34,8 @@ class Search(Fitted):
     """What is known so far."""
 
     information: Information | None = None
+    precision: Precision | None = None
+    """Of the answers, as it was measured before."""
 
     def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network."""
@@ -92,17 +95,20 @@ class Search(Fitted):
             if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
                 break
             x, y, bars = self._answers()
-            noise, unit = max(self.inquiry.noise, float(np.min(bars))), self.inquiry.relative
+            precision = self.precision
+            noise = float(np.min(bars)) if precision is None else precision.noise
+            unit = self.inquiry.relative if precision is None else precision.unit
             points = measure_visible(self.network, x, self.domain, noise, unit, self.rng, thorough=2).telling
             self.say(f"  {len(points)} points would tell more")
             if not len(points):
                 break
             with self.inquiry.meter.stage("informative points"):
                 self.inquiry.meter.ask(points)
+            x, y, bars = self._answers()
             if self.inquiry.coarse:
-                self.sharpen(max_passes=2)
+                self.telling = np.append(self.telling, np.arange(len(x) - len(points), len(x)))
+                self.fit()
             else:
-                x, y, bars = self._answers()
                 self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
