@@ -33,6 +33,18 @@ def test_the_jacobian_is_that_of_the_function(sizes, skips, unit):
     np.testing.assert_allclose(jacobian, _differences(layout, theta, x), atol=1e-7)
 
 
+@pytest.mark.parametrize("skips", [False, True])
+def test_directions_are_pushed_forward_as_by_the_jacobian(skips):
+    rng = np.random.default_rng(3)
+    layout = Layout.uniform((3, 5, 4, 2), act.get("tanh"), skips)
+    theta, x = rng.standard_normal(layout.num_parameters), rng.standard_normal((7, 3))
+    directions = rng.standard_normal((layout.num_parameters, 4))
+    directions[np.ix_(np.arange(15), [1, 2])] = 0.0
+    pushed = layout.push(theta, x, directions)
+    assert pushed.shape == (7, 2, 4)
+    np.testing.assert_allclose(pushed.reshape(14, 4), layout.linearise(theta, x)[1] @ directions, atol=1e-12)
+
+
 def test_bent_outputs_are_those_without_their_affine_part():
     rng = np.random.default_rng(5)
     layout = Layout.uniform((3, 4, 2), act.get("tanh"))

@@ -6,13 +6,15 @@ choice along them is the same function in the domain. So do, for rough answers, 
 domain changes by its own error even if a unit changes by as much as it must be known to. These are counted and set
 aside. All other directions must be known: their standard errors follow from the Jacobian at the points asked.
 
-The normal matrix tells directions apart to half the digits; along those that it cannot tell from zero the Jacobian is
-multiplied out, which tells the rest. Large networks are looked at unit by unit, all other units held.
+Directions that the answers leave open are looked for on many fresh points of the domain: what none of these shows is
+hidden, what one of them shows could be asked for.
+
+The normal matrix tells directions apart to half the digits; along those that it tells poorly the Jacobian is multiplied
+out, which tells the rest. Large networks are looked at unit by unit, all other units held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,21 +29,20 @@ from unweave.solve.weighted import answer_accuracy
 MOST_PARAMETERS = 1600
 """Larger networks are looked at unit by unit: the cost is cubic."""
 MOST_DIRECTIONS = 8000
-"""Parameters beyond which not even the directions of all units are held at once."""
+"""Parameters beyond which the domain is not looked through for what the answers do not show at all."""
 ROWS = 4.0
 """Residuals a parameter that the Jacobian is made of, at first."""
-MOST_ASKED, PASSES = 20_000, 2
-"""Further answers among which those are looked for that show what is not known yet, and how often."""
+MOST_ASKED, PASSES, BETTER = 200_000, 3, 3
+"""Further answers among which those are looked for that show what is not known yet, how often, and how many each."""
 TELLING = 6
 """Points that would tell a direction which is not known."""
 CHUNK = 4_000_000
 """Numbers of a Jacobian held at a time."""
-HALF = 1e-7
-"""Singular values, relative to the largest, that the normal matrix cannot tell from zero."""
-INVISIBLE = 1e-12
+COARSE, CLEAR = 1e-7, 1e-3
+"""Singular values, relative to the largest, that the normal matrix cannot tell from zero, and that it tells so well
+that their directions keep out of those of others to the last digits."""
+INVISIBLE = 1e-13
 """Relative size of the singular values of directions that change nothing but by rounding."""
-
-Rows = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -60,19 +61,160 @@ class Visible:
 
 
 @dataclass(frozen=True)
-class _Directions:
-    """Directions of the parameters (columns), and how much the answers change along each, in their errors."""
+class _Block:
+    """Directions (columns) of some of the parameters, and how much the answers change along each, in their errors."""
 
+    own: np.ndarray
     vectors: np.ndarray
     values: np.ndarray
+    sizes: np.ndarray
+    """How large each vector is for the unit that it changes most, relative to that unit's largest parameter."""
 
-    @property
-    def dead(self) -> np.ndarray:
-        return self.values <= INVISIBLE * self.values.max()
 
-    def deviations(self) -> np.ndarray:
-        """One standard error along each; what changes nothing at all is held."""
-        return np.where(self.dead, 0.0, self.vectors / np.where(self.dead, 1.0, self.values))
+class _Sight:
+    """What answers at some points show of a network's parameters."""
+
+    def __init__(self, network: Network, noise: float, unit: float, alone: bool):
+        self.network, self.noise, self.unit, self.alone = network, noise, unit, alone
+        self.layout, self.theta = Layout.of(network), network.flat()
+        self.blocks: list[_Block] = []
+
+    def look(self, points: np.ndarray, *, finely: bool = True) -> None:
+        """Take the directions from these points alone."""
+        look = self._unit_by_unit(points, finely) if self.alone else [self._together(points)]
+        self.blocks = [
+            _Block(own, vectors, values, self._sizes(own, vectors)) for own, vectors, values in look
+        ]
+        self.values = np.concatenate([b.values for b in self.blocks])
+        self.sizes = np.concatenate([b.sizes for b in self.blocks])
+        self.dead = np.concatenate([b.values <= INVISIBLE * b.values.max(initial=0.0) for b in self.blocks])
+        with np.errstate(divide="ignore"):
+            self.errors = np.where(self.dead, np.inf, self.sizes / self.values)
+
+    def steps(self, which: np.ndarray, limit: float) -> np.ndarray:
+        """One standard error along the numbered directions, at most ``limit`` of a unit."""
+        found, first = np.zeros((self.layout.num_parameters, len(which))), 0
+        for block in self.blocks:
+            columns = np.flatnonzero((which >= first) & (which < first + len(block.values)))
+            found[np.ix_(block.own, columns)] = block.vectors[:, which[columns] - first]
+            first += len(block.values)
+        return found * np.minimum(self.errors[which], limit) / np.maximum(self.sizes[which], 1e-300)
+
+    def best(self, points: np.ndarray, which: np.ndarray, limit: float, count: int):
+        """For each of the numbered directions the ``count`` points whose answers move most by its step.
+
+        (rows, by how many of their errors they move), each (directions, count).
+        """
+        steps, k = self.steps(which, limit), self.network.output_size
+        rows, moved = np.zeros((len(which), 0), dtype=int), np.zeros((len(which), 0))
+        for part in np.array_split(np.arange(len(points)), len(points) * k * len(which) // CHUNK + 1):
+            shown = self._shown(points[part], steps).T
+            own = np.argpartition(-shown, min(count, len(part) - 1), axis=1)[:, :count]
+            rows = np.hstack([rows, part[own]])
+            moved = np.hstack([moved, np.take_along_axis(shown, own, axis=1)])
+            own = np.argsort(-moved, axis=1)[:, :count]
+            rows, moved = (np.take_along_axis(a, own, axis=1) for a in (rows, moved))
+        return rows, moved
+
+    def _shown(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """(points, steps): how far answers move by each step, in their errors."""
+        accuracy = answer_accuracy(self.network, points, self.noise, self.unit).reshape(len(points), -1)
+        if not self.alone:
+            moved = self.layout.push(self.theta, points, steps)
+            return np.max(np.abs(moved) / accuracy[:, :, None], axis=1)
+        found = np.zeros((len(points), steps.shape[1]))
+        for own, features, delta in self.layout.units(self.theta, points):
+            used = np.flatnonzero(steps[own].any(axis=0))
+            weights = np.max(np.abs(delta) / accuracy, axis=1) if len(used) else np.zeros(0)
+            rows = np.flatnonzero(weights)
+            found[np.ix_(rows, used)] = weights[rows, None] * np.abs(
+                features[rows] @ steps[np.ix_(own, used)]
+            )
+        return found
+
+    def spread(self, hidden: np.ndarray) -> np.ndarray:
+        """Standard error of each parameter; a direction that shows in no answer but is not hidden is all open."""
+        found, first = np.zeros(self.layout.num_parameters), 0
+        for block in self.blocks:
+            part = slice(first, first + len(block.values))
+            first = part.stop
+            lengths = np.minimum(self.errors[part], 1.0) / np.maximum(block.sizes, 1e-300)
+            lengths = np.where(hidden[part], 0.0, lengths)
+            found[block.own] += np.sum((block.vectors * lengths) ** 2, axis=1)
+        return np.sqrt(found)
+
+    def _sizes(self, own: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        if self.alone:
+            largest = np.max(np.abs(self.theta[own]))
+            return np.max(np.abs(vectors), axis=0) / max(largest, 1e-300)
+        found, starts = np.zeros(vectors.shape[1]), self.layout.starts
+        for layer in range(self.layout.num_layers):
+            block = self.layout.block(self.theta, layer)
+            largest = np.repeat(np.max(np.abs(block), axis=1), block.shape[1])
+            rows = np.abs(vectors[starts[layer] : starts[layer + 1]]) / np.maximum(largest, 1e-300)[:, None]
+            found = np.maximum(found, np.max(rows, axis=0))
+        return found
+
+    def _split(self, points: np.ndarray, width: int) -> list[np.ndarray]:
+        return np.array_split(points, len(points) * self.network.output_size * width // CHUNK + 1)
+
+    def _rows(self, points: np.ndarray) -> np.ndarray:
+        accuracy = answer_accuracy(self.network, points, self.noise, self.unit)
+        return self.layout.linearise(self.theta, points)[1] / accuracy.reshape(-1, 1)
+
+    def _together(self, points: np.ndarray):
+        """All parameters at once, the scales of units held."""
+        size = self.layout.num_parameters
+        parts, matrix = self._split(points, size), np.zeros((size, size))
+        for part in parts:
+            jacobian = self._rows(part)
+            matrix += jacobian.T @ jacobian
+        scales = np.sqrt(np.diag(matrix))
+        seen = scales > 0
+        scales = np.where(seen, scales, 1.0)
+        gauge = gauge_rows(self.layout, self.theta).toarray() * (scales * seen)
+        gauge /= np.maximum(np.linalg.norm(gauge, axis=1, keepdims=True), 1e-300)
+        matrix = matrix / np.outer(scales, scales) + gauge.T @ gauge
+        squares, vectors = scipy.linalg.eigh(matrix, check_finite=False)
+        weak = squares <= CLEAR**2 * squares[-1]
+        values = np.sqrt(np.maximum(squares, 0.0))
+        if weak.any():
+            basis = vectors[:, weak]
+            product = [self._rows(part) @ (basis / scales[:, None]) for part in parts]
+            factor = np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r")
+            values[weak], turn = _singular(factor)
+            vectors[:, weak] = basis @ turn
+        return np.arange(size), vectors / scales[:, None], values
+
+    def _unit_by_unit(self, points: np.ndarray, finely: bool):
+        """Each unit's own parameters, its scale among them, all others held: what couples units is left out.
+
+        ``finely``: from triangular factors, to the last digits, instead of normal matrices.
+        """
+        parts = self._split(points, sum(self.layout.sizes))
+        for several in zip(*(self._roots(part) for part in parts), strict=True):
+            own, width = several[0][0], len(several[0][0])
+            if finely:
+                factor = np.linalg.qr(np.concatenate([root for _, root in several]), mode="r")
+                scales = np.linalg.norm(factor, axis=0)
+                scales = np.where(scales > 0, scales, 1.0)
+                values, vectors = _singular(factor / scales)
+            else:
+                matrix = sum((root.T @ root for _, root in several), np.zeros((width, width)))
+                scales = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+                scales = np.where(scales > 0, scales, 1.0)
+                squares, vectors = scipy.linalg.eigh(matrix / np.outer(scales, scales), check_finite=False)
+                values = np.sqrt(np.where(squares > COARSE**2 * squares[-1], squares, 0.0))
+            yield own, vectors / scales[:, None], values
+
+    def _roots(self, points: np.ndarray):
+        """Every unit's parameters and rows with the squares of its columns of the weighted Jacobian."""
+        accuracy = answer_accuracy(self.network, points, self.noise, self.unit)
+        accuracy = accuracy.reshape(len(points), -1)
+        for own, features, delta in self.layout.units(self.theta, points):
+            weights = np.linalg.norm(delta / accuracy, axis=1)
+            rows = weights > 0
+            yield own, features[rows] * weights[rows, None]
 
 
 def measure_visible(
@@ -83,130 +225,52 @@ def measure_visible(
     unit: float,
     rng: np.random.Generator,
     limit: float = 1e-2,
+    thorough: int = 1,
 ) -> Visible:
     """From points ``x`` that were asked; what these do not tell is looked for on fresh points of the domain.
 
-    ``limit``: the relative error to which a unit must be known.
+    ``limit``: the relative error to which a unit must be known; ``thorough``: how many times as many points of the
+    domain are looked at.
     """
-    layout, theta = Layout.of(network), network.flat()
-    size, k = layout.num_parameters, network.output_size
-
-    def rows(points: np.ndarray) -> np.ndarray:
-        accuracy = answer_accuracy(network, points, noise, unit)
-        return layout.linearise(theta, points)[1] / accuracy.reshape(-1, 1)
-
-    def split(points: np.ndarray) -> list[np.ndarray]:
-        return np.array_split(points, len(points) * k * size // CHUNK + 1)
-
-    def largest(points: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """How far each point's answers move at most, in their errors, by one of the steps."""
-        moved = [np.abs(rows(part) @ steps).reshape(len(part), -1) for part in split(points) if len(part)]
-        return np.concatenate([np.max(part, axis=1) for part in moved]) if moved else np.zeros(0)
-
+    size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
     x = x[rng.permutation(len(x))]
-    pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
-    alone = size > MOST_PARAMETERS
-    decompose = _unit_by_unit if alone else _together
     taken, left = x[:count], x[count : count + MOST_ASKED]
+    sight = _Sight(network, noise, unit, size > MOST_PARAMETERS)
     if size > MOST_DIRECTIONS:
-        return _plainly(network, layout, rows, split(taken))
-    directions = decompose(layout, theta, rows, split(taken))
+        sight.look(taken, finely=False)
+        return _verdict(network, sight, sight.values == 0, x[:0])
+    sight.look(taken)
     for _ in range(PASSES):
-        weak = _sizes(network, directions.deviations()) > limit / 4
-        if not weak.any():
+        weak = np.flatnonzero(sight.errors > limit / 4)
+        if not len(weak) or not len(left):
             break
         # answers that tell more may be among those not taken yet
-        shown = largest(left, directions.deviations()[:, weak])
-        best = np.argsort(-shown)[: 3 * int(weak.sum())]
-        best = best[shown[best] > 1]
+        rows, moved = sight.best(left, weak, limit, BETTER)
+        best = np.unique(rows[moved > 1])
         if not len(best):
             break
         taken, left = np.concatenate([taken, left[best]]), np.delete(left, best, axis=0)
-        directions = decompose(layout, theta, rows, split(taken))
-    deviations = directions.deviations()
-    hidden, sizes = directions.dead, _sizes(network, deviations)
-    weak, telling = np.flatnonzero(sizes > limit), pool[:0]
+        sight.look(taken)
+    weak, hidden, telling = np.flatnonzero(sight.errors > limit), np.zeros(len(sight.values), bool), x[:0]
     if len(weak):
-        steps = limit * deviations[:, weak] / sizes[weak]
-        moved = [np.max(np.abs(rows(part) @ steps), axis=0) for part in split(pool)]
-        open_ = np.max(moved, axis=0) >= 1
-        hidden[weak[~open_]] = True
-        if open_.any():
-            shown = largest(pool, steps[:, open_])
-            best = np.argsort(-shown)[: TELLING * int(open_.sum())]
-            telling = pool[best[shown[best] > 1]]
-    spread = np.sqrt(np.sum(deviations[:, ~hidden] ** 2, axis=1))
-    values = directions.values
-    condition = float(values.max() / values[~hidden].min()) if not hidden.all() else np.inf
-    return Visible(unit_errors(network, spread), int(np.sum(hidden)), condition, alone, telling)
+        count *= thorough
+        pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
+        rows, moved = sight.best(pool, weak, limit, TELLING)
+        hidden[weak] = np.max(moved, axis=1) < 1
+        telling = pool[np.unique(rows[moved > 1])]
+    return _verdict(network, sight, hidden, telling)
 
 
-def _sizes(network: Network, directions: np.ndarray) -> np.ndarray:
-    """How large each direction (a column) is for the unit that it changes most, relative to its largest parameter."""
-    return np.array([float(np.max(unit_errors(network, np.abs(column)))) for column in directions.T])
+def _verdict(network: Network, sight: _Sight, hidden: np.ndarray, telling: np.ndarray) -> Visible:
+    values = sight.values
+    shown = values[~hidden & ~sight.dead]
+    condition = float(values.max() / shown.min()) if len(shown) else np.inf
+    deviations = unit_errors(network, sight.spread(hidden))
+    return Visible(deviations, int(np.sum(hidden)), condition, sight.alone, telling)
 
 
-def _together(layout: Layout, theta: np.ndarray, rows: Rows, parts: list[np.ndarray]) -> _Directions:
-    """All parameters at once, the scales of units held."""
-    size = layout.num_parameters
-    matrix = np.zeros((size, size))
-    for part in parts:
-        jacobian = rows(part)
-        matrix += jacobian.T @ jacobian
-    scales = np.sqrt(np.diag(matrix))
-    seen = scales > 0
-    scales = np.where(seen, scales, 1.0)
-    gauge = gauge_rows(layout, theta).toarray() * (scales * seen)
-    gauge /= np.maximum(np.linalg.norm(gauge, axis=1, keepdims=True), 1e-300)
-    matrix = matrix / np.outer(scales, scales) + gauge.T @ gauge
-    squares, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    weak = squares <= HALF**2 * squares[-1]
-    values = np.sqrt(np.maximum(squares, 0.0))
-    if weak.any():
-        basis = vectors[:, weak]
-        product = [rows(part) @ (basis / scales[:, None]) for part in parts]
-        factor = np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r")
-        _, values[weak], turn = scipy.linalg.svd(factor)
-        vectors[:, weak] = basis @ turn.T
-    return _Directions(np.where(seen[:, None], vectors, 0.0) / scales[:, None], values)
-
-
-def _unit_by_unit(layout: Layout, theta: np.ndarray, rows: Rows, parts: list[np.ndarray]) -> _Directions:
-    """Each unit's own parameters, its scale among them, all others held: what couples units is left out."""
-    size = layout.num_parameters
-    vectors, values = np.zeros((size, size)), np.zeros(size)
-    for own, block, strengths in _blocks(layout, rows, parts):
-        vectors[np.ix_(own, own)], values[own] = block, strengths
-    return _Directions(vectors, values)
-
-
-def _plainly(network: Network, layout: Layout, rows: Rows, parts: list[np.ndarray]) -> Visible:
-    """The same where all directions are too many to be held: those that change nothing are set aside."""
-    spread, num_hidden, condition = np.zeros(layout.num_parameters), 0, 1.0
-    for own, block, strengths in _blocks(layout, rows, parts):
-        alive = strengths > 0
-        spread[own] = np.sqrt(np.sum((block[:, alive] / strengths[alive]) ** 2, axis=1))
-        num_hidden += int(np.sum(~alive))
-        condition = max(condition, float(strengths.max() / strengths[alive].min()) if alive.any() else 1.0)
-    return Visible(unit_errors(network, spread), num_hidden, condition, True)
-
-
-def _blocks(layout: Layout, rows: Rows, parts: list[np.ndarray]):
-    """(parameters, directions, how much answers change along each) of every unit."""
-    blocks = [
-        layout.incoming(layer, unit)
-        for layer in range(layout.num_layers)
-        for unit in range(layout.sizes[layer + 1])
-    ]
-    matrices = [np.zeros((len(own), len(own))) for own in blocks]
-    for part in parts:
-        jacobian = rows(part)
-        for matrix, own in zip(matrices, blocks, strict=True):
-            matrix += jacobian[:, own].T @ jacobian[:, own]
-    for matrix, own in zip(matrices, blocks, strict=True):
-        scales = np.sqrt(np.maximum(np.diag(matrix), 0.0))
-        scales = np.where(scales > 0, scales, 1.0)
-        squares, turn = scipy.linalg.eigh(matrix / np.outer(scales, scales), check_finite=False)
-        told = squares > HALF**2 * squares[-1]
-        yield own, turn / scales[:, None], np.sqrt(np.where(told, squares, 0.0))
+def _singular(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Singular values, and the directions they belong to as columns, as many as there are columns."""
+    _, values, turn = scipy.linalg.svd(factor)
+    return np.append(values, np.zeros(factor.shape[1] - len(values))), turn.T

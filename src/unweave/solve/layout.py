@@ -13,6 +13,7 @@ Everything is written out (no automatic differentiation) for one array namespace
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from types import ModuleType
@@ -132,15 +133,7 @@ class Layout:
 
     def linearise(self, parameters: Array, x: Array, xp: ModuleType = np) -> tuple[Array, Array]:
         """Outputs (n, outputs) and their Jacobian (n * outputs, parameters); rows as ``outputs.ravel()``."""
-        inputs, slopes, features = [], [], x
-        h = x
-        for layer in range(self.num_layers):
-            block = self.block(parameters, layer)
-            z = features @ block[:, :-1].T + block[:, -1]
-            inputs.append(features)
-            slopes.append(self.activations[layer].first(z, xp))
-            h = self.activations[layer].value(z, xp)
-            features = xp.concatenate([h, features], axis=1) if self.skips else h
+        h, inputs, slopes = self._unfold(parameters, x, xp)
         num_points, num_outputs = h.shape
         sensitivities = self._sensitivities(parameters, slopes, xp)
         if xp is np:
@@ -162,6 +155,46 @@ class Layout:
             h = without_affine(x, h, xp)
             jacobian = without_affine(x, jacobian.reshape(num_points, -1), xp)
         return h, jacobian.reshape(num_points * num_outputs, self.num_parameters)
+
+    def units(
+        self, parameters: np.ndarray, x: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """A unit's parameters, its inputs with a one (n, inputs + 1), and the outputs' derivatives by its argument.
+
+        Its columns of the Jacobian are the products of the two. For layouts that are not bent.
+        """
+        _, inputs, slopes = self._unfold(parameters, x, np)
+        for layer, deltas in enumerate(self._sensitivities(parameters, slopes, np)):
+            features = np.hstack([inputs[layer], np.ones((len(x), 1))])
+            for unit in range(self.sizes[layer + 1]):
+                yield self.incoming(layer, unit), features, deltas[:, :, unit]
+
+    def push(self, parameters: np.ndarray, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
+        """How the outputs (n, outputs) change along directions of the parameters: one more axis, the columns.
+
+        What ``linearise`` times the directions would be; units that no direction touches cost nothing.
+        """
+        found = np.zeros((len(x), self.sizes[-1], directions.shape[1]))
+        for own, features, delta in self.units(parameters, x):
+            used = np.flatnonzero(directions[own].any(axis=0))
+            rows = np.flatnonzero(delta.any(axis=1)) if len(used) else used
+            if len(rows):
+                change = features[rows] @ directions[np.ix_(own, used)]
+                places = np.ix_(rows, np.arange(delta.shape[1]), used)
+                found[places] += delta[rows, :, None] * change[:, None]
+        return found
+
+    def _unfold(self, parameters: Array, x: Array, xp: ModuleType) -> tuple[Array, list[Array], list[Array]]:
+        """Outputs, and the inputs and the slopes of every layer."""
+        inputs, slopes, h, features = [], [], x, x
+        for layer in range(self.num_layers):
+            block = self.block(parameters, layer)
+            z = features @ block[:, :-1].T + block[:, -1]
+            inputs.append(features)
+            slopes.append(self.activations[layer].first(z, xp))
+            h = self.activations[layer].value(z, xp)
+            features = xp.concatenate([h, features], axis=1) if self.skips else h
+        return h, inputs, slopes
 
     def _sensitivities(self, parameters: Array, slopes: list[Array], xp: ModuleType) -> list[Array]:
         """d outputs / d pre-activations of every layer, each (n, outputs, units)."""

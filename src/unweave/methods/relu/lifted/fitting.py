@@ -6,7 +6,7 @@ In a bounded domain everything is fitted together (``joint``) and put together w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -47,6 +47,8 @@ class Fitted(Explained):
     network: Network | None = None
     wrong: float = 1.0
     """Share of all answers beyond their error bars."""
+    telling: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    """Numbers of answers that were asked because they tell what others do not: every fit of everything sees them."""
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
@@ -112,7 +114,7 @@ class Fitted(Explained):
             point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
             if follower.drop_idle(np.linalg.norm(point.output, axis=1) < IDLE):
                 point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
-            rows = few[: int(ROWS * len(point.flat()) / y.shape[1])]
+            rows = np.union1d(few[: int(ROWS * len(point.flat()) / y.shape[1])], self.telling)
             traces, prior = follower.traces, replace(follower.traces, covariance=follower.alone())
             known, misses = int(traces.known.sum()), np.zeros(0)
             for _ in range(2):

@@ -23,6 +23,7 @@ from unweave.methods.relu.lifted.straight import find_straight, repeated
 from unweave.methods.relu.lifted.traces import Traces
 from unweave.methods.relu.lifted.unite import are_alike, unite
 from unweave.methods.relu.lifted.units import Unit
+from unweave.methods.relu.lifted.votes import cross_by_votes
 from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
 
 PARTICLES = 16
@@ -33,6 +34,8 @@ QUIET = 3
 """Rounds in a row without a crossing after which nothing more is to be had."""
 ISLET = 3
 """Planes that a part of a unit in a corner may have crossed."""
+BEGINNING, FIRST_PLACES = 2, 6
+"""Rough answers: how often a new trace is told better before it is followed, and at how many places at a time."""
 MOST_FAILURES = 4
 """Meetings of a unit and a plane that are asked at in vain."""
 
@@ -64,7 +67,7 @@ class Follower:
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
-        idle, deepened = 0, False
+        idle, deepened, crossed = 0, False, np.zeros(0, dtype=bool)
         for turn in range(max_rounds):
             self.sightings.inquiry.meter.check_time()
             self.own(kinks)
@@ -74,6 +77,10 @@ class Follower:
             added = self.begin(kinks)
             if added:
                 self.own(kinks)
+            if self.sightings.inquiry.coarse and (added or crossed.any()):
+                # cells may be too small to tell where a zero set leaves them
+                for _ in range(BEGINNING if added else 1):
+                    self.sharpen(kinks, most=FIRST_PLACES)
             particles = self.place(kinks)
             meetings = wander(self.traces, particles, self.low, self.high, self.rng)
             meetings = meetings.join(self.faces.meetings(self.traces, self.low, self.high, self.rng))
@@ -83,11 +90,13 @@ class Follower:
                 for u, p in zip(meetings.unit, meetings.plane, strict=True)
             ]
             meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < MOST_FAILURES))
-            crossed = (
+            crossed, places = (
                 measure_crossings(self.sightings.inquiry, self.traces, meetings)
                 if len(meetings)
-                else np.zeros(0, dtype=bool)
+                else (np.zeros(0, dtype=bool), [])
             )
+            for unit, place in places:
+                self._keep(unit, place)
             for row in np.flatnonzero(~crossed):
                 key = int(self.traces.seed[meetings.unit[row]]), int(meetings.plane[row])
                 self.failures[key] = self.failures.get(key, 0) + 1
@@ -95,9 +104,13 @@ class Follower:
                 f"  follow {turn}: {len(self.traces)} traces, {added} new, {crossed.sum()} of {len(meetings)} crossed, "
                 f"{self.owned.any(axis=1).sum()} of {len(kinks)} kinks"
             )
+            voted = 0
+            if self.sightings.inquiry.coarse and not crossed.any():
+                voted = cross_by_votes(self.sightings, self.traces, kinks, ~self.owned.any(axis=1))
+                self.say(f"  {voted} weights by votes")
             self.drop_misread()
-            idle = 0 if crossed.any() or added else idle + 1
-            if (not len(meetings) and not added) or idle >= QUIET:
+            idle = 0 if crossed.any() or added or voted else idle + 1
+            if (not len(meetings) and not added and not voted) or idle >= QUIET:
                 if deepened:
                     break
                 self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
@@ -158,13 +171,16 @@ class Follower:
         good, x, error, jump, jump_error = measure_places(inquiry, traces, unit, x, facet, room)
         for j in range(len(traces)):
             mine = good & (unit == j)
-            places = (x[mine], error[mine], facet[mine], jump[mine], jump_error[mine])
-            seed = int(traces.seed[j])
-            if seed in self.places:
-                places = tuple(np.concatenate(pair) for pair in zip(self.places[seed], places, strict=True))
-            self.places[seed] = places
+            self._keep(j, (x[mine], error[mine], facet[mine], jump[mine], jump_error[mine]))
         self.refit()
         return int(good.sum())
+
+    def _keep(self, unit: int, places: Places) -> None:
+        """More places of a trace's zero set."""
+        seed = int(self.traces.seed[unit])
+        if seed in self.places:
+            places = tuple(np.concatenate(pair) for pair in zip(self.places[seed], places, strict=True))
+        self.places[seed] = places
 
     def drop_parts(self) -> None:
         """Drop traces that share the weights of one that owns more kinks: a unit counts once."""

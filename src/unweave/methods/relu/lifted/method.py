@@ -47,6 +47,7 @@ class ReluLifted:
             max_rounds=self.max_rounds,
             max_seconds=problem.within(self.max_seconds),
             suspects=problem.suspects,
+            precision=problem.precision,
         )
         return describe(search)
 

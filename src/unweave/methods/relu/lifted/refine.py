@@ -15,6 +15,8 @@ from unweave.methods.relu.lifted.traces import Traces
 from unweave.methods.relu.lifted.wander import Particles, measure_room, wander
 from unweave.probes.inquiry import Inquiry
 
+STEP, READABLE = 0.25, 0.25
+"""Answers are asked so far from a place, relative to its room, and bends so far from it, relative to that, are read."""
 GOAL = 4.0
 """Values of a unit are to be known to so many errors of one place."""
 
@@ -32,7 +34,8 @@ def offer_places(
     wander(traces, particles, low, high, rng, num_steps, stops)
     unit, x, facet = (np.concatenate(parts) for parts in zip(*stops, strict=True))
     room = measure_room(traces, unit, None, x, low, high)
-    good = room > 1e-3 * np.median(room)
+    blur = traces.spread(unit, x, traces.planes.heights(x)) / np.linalg.norm(facet[:, :-1], axis=1)
+    good = (room > 1e-3 * np.median(room)) & (DEVIATIONS * blur < READABLE * STEP * room)
     return unit[good], x[good], facet[good], room[good]
 
 
@@ -55,7 +58,7 @@ def choose_places(
             continue
         features = np.hstack([x[rows], np.ones((len(rows), 1)), heights[rows]])
         # the place of the bend is known to bars / jump, the jump over the step being size * room / 4
-        sigma = bars[rows] / (0.25 * room[rows]) * 0.25 * room[rows]
+        sigma = bars[rows]
         covariance = traces.covariance[j].copy()
         product = features @ covariance
         spread = np.einsum("np,np->n", product, features)
@@ -80,18 +83,21 @@ def measure_places(
     """Bends at places of zero sets: which were read, where they are, and their errors in the unit's own scale."""
     size = np.linalg.norm(facet[:, :-1], axis=1)
     normal = facet[:, :-1] / size[:, None]
-    step = 0.25 * room
-    blur = traces.spread(unit, x, traces.planes.heights(x)) / size
+    step = STEP * room
+    heights = traces.planes.heights(x)
+    blur = traces.spread(unit, x, heights) / size
+    steepness = traces.spread_along(unit, normal, np.where(heights > 0, 1.0, -1.0))
     good, shift, error = np.zeros(len(x), dtype=bool), np.zeros(len(x)), np.full(len(x), np.inf)
     jump, jump_error = np.zeros(len(x)), np.full(len(x), np.inf)
     for _ in range(3):
         rows = np.flatnonzero(~good)
         if not len(rows):
             break
-        good[rows], shift[rows], error[rows], jump[rows], jump_error[rows] = meet_lines(
+        good[rows], shift[rows], error[rows], jumps, jump_error[rows] = meet_lines(
             inquiry, x[rows], normal[rows], step[rows]
         )
+        jump[rows] = np.linalg.norm(jumps, axis=1)
         good &= np.abs(shift) <= DEVIATIONS * (blur + error)
-        good &= np.abs(jump - size) <= DEVIATIONS * jump_error + 0.05 * size
+        good &= np.abs(jump - size) <= DEVIATIONS * np.maximum(jump_error, steepness) + 0.05 * size
         step[~good] *= 0.2
     return good, x + shift[:, None] * normal, error * size, jump, jump_error

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unweave.core import clock
+from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS
 from unweave.methods.relu.lifted.search import Search
 from unweave.probes.inquiry import Inquiry
@@ -28,10 +29,11 @@ def search_two_layers(
     max_rounds: int = 12,
     max_seconds: float = 150.0,
     suspects: np.ndarray | None = None,
+    precision: Precision | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
-    search = Search(inquiry, rng, clock.now() + max_seconds, say)
+    search = Search(inquiry, rng, clock.now() + max_seconds, say, precision=precision)
     if suspects is not None:
         search.suspects = suspects
     num_lines = 12 if search.is_bounded else 8
@@ -74,7 +76,7 @@ def _settle(search: Search, say) -> bool:
         fresh = search.ask_fresh(int(np.clip(search.network.num_parameters, 1500, 4000)))
         say(f"  wrong {search.wrong:.4f}, fresh {fresh:.4f}")
         if fresh == 0 and search.wrong == 0:
-            if search.is_composed and search.inquiry.coarse:
+            if search.is_composed:
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:
                 return True

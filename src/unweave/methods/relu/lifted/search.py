@@ -12,6 +12,7 @@ import numpy as np
 
 from unweave.certificates.visible import measure_visible
 from unweave.core import clock
+from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
 from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
 from unweave.methods.relu.lifted.information import (
@@ -33,6 +34,8 @@ class Search(Fitted):
     """What is known so far."""
 
     information: Information | None = None
+    precision: Precision | None = None
+    """Of the answers, as it was measured before."""
 
     def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network."""
@@ -87,19 +90,26 @@ class Search(Fitted):
         return information
 
     def ask_telling(self, max_rounds: int = 4) -> None:
-        """Rough answers of a bounded domain: ask where what the domain shows of the parameters is not known yet."""
+        """In a bounded domain: ask where what it shows of the parameters is not known yet."""
         for _ in range(max_rounds):
             if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
                 break
-            x, _, _ = self._answers()
-            noise, unit = self.inquiry.noise, self.inquiry.relative
-            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng).telling
+            x, y, bars = self._answers()
+            precision = self.precision
+            noise = float(np.min(bars)) if precision is None else precision.noise
+            unit = self.inquiry.relative if precision is None else precision.unit
+            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng, thorough=2).telling
             self.say(f"  {len(points)} points would tell more")
             if not len(points):
                 break
             with self.inquiry.meter.stage("informative points"):
                 self.inquiry.meter.ask(points)
-            self.sharpen(max_passes=2)
+            x, y, bars = self._answers()
+            if self.inquiry.coarse:
+                self.telling = np.append(self.telling, np.arange(len(x) - len(points), len(x)))
+                self.fit()
+            else:
+                self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""

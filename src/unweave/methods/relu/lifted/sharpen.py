@@ -61,9 +61,10 @@ def sharpen_planes(
         rows = np.flatnonzero(~good)
         if not len(rows):
             break
-        good[rows], shift[rows], error[rows], jump[rows], bars = meet_lines(
+        good[rows], shift[rows], error[rows], jumps, bars = meet_lines(
             inquiry, x[rows], normal[rows], step[rows]
         )
+        jump[rows] = np.linalg.norm(jumps, axis=1)
         clear[rows] = np.minimum(clear[rows], bars)
         seen |= good
         # another unit's bend may lie closer to the middle than the plane's own
@@ -110,9 +111,12 @@ def spread_places(
 
 
 def meet_lines(
-    inquiry: Inquiry, x: np.ndarray, normal: np.ndarray, step: np.ndarray
+    inquiry: Inquiry, x: np.ndarray, normal: np.ndarray, step: np.ndarray, roughest: float = 0.02
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Whether two straight lines meet near each place along its normal, where, and the jump of slope; with errors."""
+    """Whether two straight lines meet near each place along its normal, where, and the jump of slope (n, k).
+
+    Places and jumps with errors; those of places are to be below ``roughest`` of the step.
+    """
     nearest, d = inquiry.meter.domain.nearest, x.shape[1]
     ticks = np.array([-1.0, -0.3, 0.3, 1.0])
     points = nearest((x + (ticks[:, None] * step)[:, :, None] * normal).reshape(-1, d))
@@ -130,8 +134,8 @@ def meet_lines(
         np.max(np.abs(f[1] + (where + 0.3)[:, None] * left - corner), axis=1),
         np.max(np.abs(f[2] + (where - 0.3)[:, None] * right - corner), axis=1),
     )
-    good = (off <= DEVIATIONS * 2 * bar) & (np.abs(where) < 0.25) & (error < 0.02)
-    return good, where * step, error * step, np.sqrt(size) / step, 3 * bar / step
+    good = (off <= DEVIATIONS * 2 * bar) & (np.abs(where) < 0.25) & (error < roughest)
+    return good, where * step, error * step, jump / step[:, None], 3 * bar / step
 
 
 def _fit(planes: Planes, i: int, x, shift, error):

@@ -147,11 +147,18 @@ class Traces:
 
     def spread(self, units: np.ndarray, x: np.ndarray, heights: np.ndarray) -> np.ndarray:
         """Standard errors of the numbered units' values at points, one each."""
-        extended = np.hstack([x, np.ones((len(x), 1)), np.abs(heights)])
-        found = np.zeros(len(x))
+        return self._spread(units, np.hstack([x, np.ones((len(x), 1)), np.abs(heights)]))
+
+    def spread_along(self, units: np.ndarray, v: np.ndarray, signs: np.ndarray) -> np.ndarray:
+        """The same of their slopes along directions ``v`` (p, d), in cells of these signs."""
+        slopes = signs * (v @ self.planes.normals.T)
+        return self._spread(units, np.hstack([v, np.zeros((len(v), 1)), slopes]))
+
+    def _spread(self, units: np.ndarray, features: np.ndarray) -> np.ndarray:
+        found = np.zeros(len(features))
         for j in np.unique(units):
             rows = np.flatnonzero(units == j)
-            part = extended[rows]
+            part = features[rows]
             found[rows] = np.sqrt(np.maximum(np.einsum("np,np->n", part @ self.covariance[j], part), 0.0))
         return found
 
