@@ -21,14 +21,12 @@ from unweave.methods.relu.deep.extremes import (
     random_lines,
     spread_points,
 )
-from unweave.methods.relu.deep.finish import (
-    add_missing_units,
-    drop_spare_units,
-)
+from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.repair import add_rare_unit
+from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 

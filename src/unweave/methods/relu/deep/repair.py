@@ -7,11 +7,14 @@ several such kinks are one row.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate, grow, grow_open
 from unweave.methods.relu.deep.extremes import border_lines
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.membership import predict
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top
 from unweave.methods.relu.deep.units import agree, judge
@@ -19,6 +22,8 @@ from unweave.methods.relu.deep.view import LayerView
 
 FEWEST = 3
 """Borders that have to lie on the zero set of one row."""
+SHOWS = 0.9
+"""Share of the places at which lines should meet its zero set that have to show it."""
 
 
 def add_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> Known | None:
@@ -29,11 +34,11 @@ def add_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> Known | N
     if len(numbers) < FEWEST:
         return None
     pool.measure(numbers, Known(pool.input_size))
-    best: tuple[int, int, Candidate] | None = None
+    best: tuple[tuple[int, int], int, Candidate] | None = None
     for depth in range(known.depth):
         found = _shared_row(pool, known, depth, numbers)
-        if found is not None and (best is None or len(found.members) > best[0]):
-            best = (len(found.members), depth, found)
+        if found is not None and (best is None or (len(found.members), found.hits) > best[0]):
+            best = ((len(found.members), found.hits), depth, found)
     if best is None:
         return None
     _, depth, unit = best
@@ -78,6 +83,11 @@ def _shared_row(pool: Pool, known: Known, depth: int, numbers: np.ndarray) -> Ca
         if found is None or len(found.members) < FEWEST or any(agree(found, one) for one in old):
             continue
         found = judge(view, found, mine) or found
-        if best is None or len(found.members) > len(best.members):
+        # a facet of a deeper unit is a row here too, but does not go on where units of this layer switch
+        _, _, hit = predict(view, found.row, found.seen)
+        if hit.sum() < FEWEST or hit.mean() < SHOWS:
+            continue
+        found = replace(found, hits=int(hit.sum()), predicted=len(hit))
+        if best is None or (len(found.members), found.hits) > (len(best.members), best.hits):
             best = found
     return best
