@@ -277,12 +277,15 @@ class Asking:
         finding: Finding,
         precision: Precision,
     ) -> tuple[Network, Certificate]:
-        """The network refitted and certified anew; as it is where the time for that is over."""
+        """The network refitted and certified anew; as it is where the time for that is over, or most answers lose."""
         try:
             better = refit(network, precision)
         except TimeSpent:
             return network, certificate
-        return better, self._certify(better, finding, precision)
+        anew = self._certify(better, finding, precision)
+        x, y = self.meter.transcript()
+        lost = np.median(np.abs(better(x) - y)) > np.median(np.abs(network(x) - y))
+        return (network, certificate) if lost and not anew.agrees else (better, anew)
 
     def _certify(self, network: Network, finding: Finding, precision: Precision) -> Certificate:
         """A certificate on points of its own: no other one of this run has asked them, and no fit will see them."""

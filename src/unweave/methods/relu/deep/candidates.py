@@ -84,7 +84,7 @@ def attach(view: LayerView, candidate: Candidate, free: np.ndarray, max_steps: i
         sharper = refit(view, row, seen, mine, told=candidate.told)
         if np.linalg.norm(sharper - row) < 1e-3:
             row = sharper
-    return replace(candidate, row=row, seen=seen, members=np.array(sorted(members)))
+    return replace(candidate, row=row, seen=seen, members=np.array(sorted(members), dtype=int))
 
 
 def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int = 4) -> Candidate | None:

@@ -132,7 +132,7 @@ def border_lines(
 ) -> Lines:
     """Segments from points that contradict to near ones that do not: they cross the border of what is missing."""
     bad, right = x[wrong], x[~wrong]
-    a = bad[rng.integers(len(bad), size=num)]
+    a = bad[rng.permutation(max(num, len(bad)))[:num] % len(bad)]
     sub = (
         right[rng.integers(len(right), size=min(len(right), 400))]
         if len(right)
@@ -141,7 +141,8 @@ def border_lines(
     size = np.linalg.norm(sub, axis=1)[None] + np.linalg.norm(a, axis=1)[:, None]
     apart = np.linalg.norm(sub[None] - a[:, None], axis=2) / size
     apart[apart < NEAREST] = np.inf
-    b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(min(3, len(sub)), size=num)]]
+    reach = np.where(np.arange(num) % 2, min(3, len(sub)), min(40, len(sub)))
+    b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(reach)]]
     length = np.maximum(np.linalg.norm(b - a, axis=1), 1e-9)
     # counted from the end nearer to the origin: points near it are exact then
     far = np.linalg.norm(a, axis=1) > np.linalg.norm(b, axis=1)

@@ -26,6 +26,10 @@ NUM_PLACES, SPARE = 5, 6
 """Contradictions beside which more is asked, and how many answers more than a row has weights that are active there."""
 FITS = 1e-6
 """Miss, relative to what is left over, below which an answer obeys a row."""
+MOSTLY = 0.8
+"""Share of the contradictions that a row which is seen within one pattern of the layers below has to explain."""
+LEFT = 0.2
+"""Share of the contradictions that units which are added may leave."""
 MOST_NEW = 6
 """Entries that are looked for at once."""
 MOST_ON = 0.02
@@ -46,7 +50,7 @@ class _Rest:
 
 def add_missing_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
     """The last layer with units that what is left of the answers shows."""
-    below, num_asked = known.first(known.depth - 1), 0
+    first, below, num_asked = known, known.first(known.depth - 1), 0
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
     seen, num_old = np.ones(rows.shape, dtype=bool), len(rows)
     for _ in range(4 * MAX_UNITS):
@@ -71,6 +75,9 @@ def add_missing_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
         (rows, seen), (known, top) = trial, better
         if len(rows) >= num_old + MAX_UNITS:
             break
+    before = fit_top(pool, first)
+    if top.wrong.sum() > LEFT * before.wrong.sum():  # what is missing is not of this layer
+        return first, before
     size = np.linalg.norm(known.weights[-1], axis=1)
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]]) / size[:, None]
     known = below.extended(rows, known.leaks[-1])
@@ -177,7 +184,8 @@ def _grow(rest: _Rest, near: np.ndarray, seed: int) -> tuple[int, np.ndarray, np
     strong = np.quantile(np.abs(z), 0.1)
     if len(right) and np.mean(rest.h[right] @ row > 0.1 * strong) > MOST_ON:
         return None
-    if len(np.unique(rest.on[mine], axis=0)) < 2 or len(mine) < seen.sum() + 3:
+    alone = len(np.unique(rest.on[mine], axis=0)) < 2 and len(mine) < MOSTLY * rest.wrong.sum()
+    if alone or len(mine) < seen.sum() + 3:
         return None
     output = s[0] * vt[0]
     return len(mine), *_extend(rest, row, seen, output), output
