@@ -87,6 +87,7 @@ def find_kinks(inquiry: Inquiry, lines: Lines, *, num_nodes: int = 5, max_rounds
 
     def ask(numbers: list[int], parameters: list[float]) -> tuple[np.ndarray, np.ndarray]:
         values, bars = inquiry.ask(lines.points(np.array(numbers), np.array(parameters)))
+        bars = np.maximum(bars, inquiry.slope * lines.rounding(np.array(numbers), np.array(parameters)))
         for line, t, value in zip(numbers, parameters, values, strict=True):
             record[line].append((t, value))
         return values, bars

@@ -26,6 +26,10 @@ class Lines(Columns):
     high: np.ndarray
     scale: np.ndarray
 
+    def rounding(self, line: np.ndarray, t: np.ndarray) -> np.ndarray:
+        """How far rounding moves the points: near the origin of space, by what is far along their line."""
+        return 2e-16 * (np.linalg.norm(self.origins, axis=1)[line] + np.abs(t))
+
     def points(self, lines: np.ndarray, t: np.ndarray) -> np.ndarray:
         """The points at parameters ``t`` of the numbered ``lines``."""
         return self.origins[lines] + t[:, None] * self.directions[lines]

@@ -84,7 +84,7 @@ def attach(view: LayerView, candidate: Candidate, free: np.ndarray, max_steps: i
         sharper = refit(view, row, seen, mine, told=candidate.told)
         if np.linalg.norm(sharper - row) < 1e-3:
             row = sharper
-    return replace(candidate, row=row, seen=seen, members=np.array(sorted(members)))
+    return replace(candidate, row=row, seen=seen, members=np.array(sorted(members), dtype=int))
 
 
 def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int = 4) -> Candidate | None:
@@ -179,6 +179,41 @@ def refit(
 
     ``places``: kinks of the pool of which only the place is known. ``told``: more equations.
     """
+    system, used, scale = _equations(view, row, seen, members, places, told)
+    _, _, vt = np.linalg.svd(system, full_matrices=False)
+    out = np.zeros_like(row)
+    out[used] = vt[-1] / scale
+    out *= (out @ row) / max(out @ out, 1e-300)
+    out[seen & ~used] = row[seen & ~used]
+    return out / max(np.linalg.norm(out), 1e-300)
+
+
+def row_errors(
+    view: LayerView,
+    row: np.ndarray,
+    members: np.ndarray,
+    places: np.ndarray | None = None,
+    told: np.ndarray | None = None,
+) -> np.ndarray:
+    """Errors to expect of the entries of a row, all of it seen, fitted to its kinks; infinite where they leave them."""
+    out = np.full(len(row), np.inf)
+    system, used, scale = _equations(view, row, np.ones(len(row), dtype=bool), members, places, told)
+    if len(system) >= used.sum():
+        _, s, vt = np.linalg.svd(system, full_matrices=False)
+        spread = vt[:-1].T / np.maximum(s[:-1], 1e-300) / scale[:, None]
+        out[used] = np.linalg.norm(spread, axis=1) / np.linalg.norm(row)
+    return out
+
+
+def _equations(
+    view: LayerView,
+    row: np.ndarray,
+    seen: np.ndarray,
+    members: np.ndarray,
+    places: np.ndarray | None = None,
+    told: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What kinks say of a row, in units of the errors: equations, the entries they are of, and their scales."""
     gradient = np.einsum("n,mnd->md", row[:-1], view.jac[members])
     size = np.maximum(np.linalg.norm(gradient, axis=1), 1e-300)
     x, g = view.x[members], view.g[members]
@@ -196,12 +231,7 @@ def refit(
     system = system[np.all(np.isfinite(system), axis=1)]
     used = seen & (np.linalg.norm(system, axis=0) > 0)
     scale = np.linalg.norm(system[:, used], axis=0)
-    _, _, vt = np.linalg.svd(system[:, used] / scale, full_matrices=False)
-    out = np.zeros_like(row)
-    out[used] = vt[-1] / scale
-    out *= (out @ row) / max(out @ out, 1e-300)
-    out[seen & ~used] = row[seen & ~used]
-    return out / max(np.linalg.norm(out), 1e-300)
+    return system[:, used] / scale, used, scale
 
 
 def _place_rows(view: LayerView, row: np.ndarray, places: np.ndarray) -> np.ndarray:

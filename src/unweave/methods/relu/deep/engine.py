@@ -21,14 +21,12 @@ from unweave.methods.relu.deep.extremes import (
     random_lines,
     spread_points,
 )
-from unweave.methods.relu.deep.finish import (
-    add_missing_units,
-    drop_spare_units,
-)
+from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.repair import add_rare_unit
+from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
+from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
@@ -72,6 +70,8 @@ def recover(
     known, opened, best = Known(d), {}, Recovered(Known(d), None)
     failures, num_failures, num_back, num_again, num_repairs = {}, 0, {}, 0, 0
     corners: Corners | None = None
+    former: Known | None = None
+    former_open: dict[int, tuple[tuple[int, int], ...]] = {}
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
     stuck_at: dict[int, tuple[int, int]] = {}
     deadline = clock.now() + max_seconds
@@ -82,7 +82,11 @@ def recover(
         try:
             if corners is None or corners.known is not known:
                 corners = Corners(pool, known)
-            found = find_layer(corners, say, begin=met.get(_key(known), (known, []))[1])
+            begin = met.get(_key(known), (known, []))[1]
+            if not begin and former is not None:
+                x = pool.inquiry.meter.transcript()[0]
+                begin = carry_over(former, known, former_open.get(known.depth + 1, ()), x)
+            found = find_layer(corners, say, begin=begin)
             met[_key(known)] = known, found.units()
             known = known.extended(found.rows, found.leak)
             met[_key(known)] = known, list(found.above)
@@ -102,11 +106,14 @@ def recover(
                 if keep is not None:
                     keep.append(best)
             weak = weak_units(known, found)
-            wider = add_rare_unit(pool, known, top) if top.wrong.any() and num_repairs < MAX_REPAIRS else None
-            if wider is not None and wider.depth < known.depth:
-                say(f"*** layer {wider.depth} lacks a unit")
+            rare = find_rare_unit(pool, known, top) if num_repairs < MAX_REPAIRS else None
+            if rare is not None and rare[0] < known.depth - 1:
+                below, unit = rare
+                say(f"*** layer {below + 1} lacks a unit")
                 num_repairs += 1
-                known = wider
+                former, former_open = known, dict(opened)
+                known = known.first(below)
+                met[_key(known)] = known, [*met[_key(known)][1], unit]
                 continue
             known = known.first(known.depth - 1)
             if not top.wrong.any():

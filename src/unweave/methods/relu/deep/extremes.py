@@ -9,6 +9,9 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.probes.lines import Lines, draw_lines, line_through
 
+NEAREST = 1e-6
+"""Points closer than this, relative to their size, are no ends of a segment."""
+
 
 def spread_points(
     domain: Domain, num: int, d: int, rng: np.random.Generator, spread: float = 1.0
@@ -129,7 +132,7 @@ def border_lines(
 ) -> Lines:
     """Segments from points that contradict to near ones that do not: they cross the border of what is missing."""
     bad, right = x[wrong], x[~wrong]
-    a = bad[rng.integers(len(bad), size=num)]
+    a = bad[rng.permutation(max(num, len(bad)))[:num] % len(bad)]
     sub = (
         right[rng.integers(len(right), size=min(len(right), 400))]
         if len(right)
@@ -137,10 +140,20 @@ def border_lines(
     )
     size = np.linalg.norm(sub, axis=1)[None] + np.linalg.norm(a, axis=1)[:, None]
     apart = np.linalg.norm(sub[None] - a[:, None], axis=2) / size
-    b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(min(3, len(sub)), size=num)]]
-    half = np.maximum(np.linalg.norm(b - a, axis=1), 1e-9) / 2
-    direction = (b - a) / (2 * half[:, None])
-    return Lines((a + b) / 2, direction, -half, half, half)
+    apart[apart < NEAREST] = np.inf
+    reach = np.where(np.arange(num) % 2, min(3, len(sub)), min(40, len(sub)))
+    b = sub[np.argsort(apart, axis=1)[np.arange(num), rng.integers(reach)]]
+    length = np.maximum(np.linalg.norm(b - a, axis=1), 1e-9)
+    # counted from the end nearer to the origin: points near it are exact then
+    far = np.linalg.norm(a, axis=1) > np.linalg.norm(b, axis=1)
+    scale = np.clip(np.minimum(np.linalg.norm(a, axis=1), np.linalg.norm(b, axis=1)), 1e-9, length)
+    return Lines(
+        np.where(far[:, None], b, a),
+        (b - a) / length[:, None],
+        np.where(far, -length, 0.0),
+        np.where(far, 0.0, length),
+        scale,
+    )
 
 
 def near_lines(pool: Pool, x: np.ndarray, normals: np.ndarray, num: int) -> Lines:

@@ -1,7 +1,6 @@
-"""The last hidden layer made whole from the answers: entries that never crossed, units that were never met.
+"""The last hidden layer made whole from the answers: entries that never crossed, units that are one too many.
 
-Where one entry is unknown, what is left of an answer is that unit's own output and gives the entry at once. Where a
-unit is missing, what is left is linear in the features below wherever it is active.
+Where one entry is unknown, what is left of an answer is that unit's own output and gives the entry at once.
 """
 
 from __future__ import annotations
@@ -134,53 +133,6 @@ def close_unseen(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray) -
         steepest = np.max(z[on, unit] / h[on, entry], initial=0.0)
         rows[unit, entry] = -max(min(2 * steepest, 1e3), float(np.max(np.abs(rows[unit]))))
     return rows
-
-
-def unit_from_residual(pool: Pool, known: Known, top: Top) -> np.ndarray | None:
-    """A row (features below, bias) that explains wrong answers: where it is active they miss linearly."""
-    x, y, weight, _ = transcript(pool)
-    below = known.first(known.depth - 1)
-    features = np.hstack([known.features(x), np.ones((len(x), 1))])
-    rows = np.flatnonzero(top.wrong)
-    h = np.hstack([below.features(x[rows]), np.ones((len(rows), 1))])
-    seen = np.any(h != 0, axis=0)
-    if len(rows) < seen.sum() + 5:
-        return None
-    a = h * weight[rows, None]
-    rest = (y[rows] - features[rows] @ top.coefficients) * weight[rows, None]
-    size = float(np.median(np.max(np.abs(rest), axis=1)))
-    solution = np.zeros((h.shape[1], y.shape[1]))
-    solution[seen] = robust_fit(a[:, seen], rest, size, num_steps=30)
-    miss = np.max(np.abs(a @ solution - rest), axis=1)
-    good = miss < 1e-6 * size
-    if good.mean() < 0.4 or good.sum() < seen.sum() + 3:
-        return None
-    u, s, _ = np.linalg.svd(solution, full_matrices=False)
-    if len(s) > 1 and s[1] > 1e-5 * s[0]:
-        return None
-    row = u[:, 0]
-    if np.mean(h[good] @ row > 0) < 0.5:
-        row = -row
-    row = np.where(seen, row, -10 * np.max(np.abs(row)))
-    return row / np.linalg.norm(row[:-1])
-
-
-def add_missing_units(pool: Pool, known: Known, top: Top, max_units: int = 3) -> tuple[Known, Top]:
-    """The last layer with units that what is left of the answers shows."""
-    below = known.first(known.depth - 1)
-    for _ in range(max_units):
-        if not top.wrong.any():
-            break
-        row = unit_from_residual(pool, known, top)
-        if row is None:
-            break
-        rows = np.vstack([np.hstack([known.weights[-1], known.biases[-1][:, None]]), row])
-        wider = below.extended(rows, known.leaks[-1])
-        better = fit_top(pool, wider)
-        if better.share_wrong > 0.7 * top.share_wrong:
-            break
-        known, top = wider, better
-    return known, top
 
 
 def drop_spare_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:

@@ -15,6 +15,7 @@ from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import border_lines, extreme_lines, random_lines
 from unweave.methods.relu.deep.finish import entries_from_answers
+from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
 from unweave.methods.relu.deep.membership import explained
@@ -89,6 +90,8 @@ def find_layer(
         if not all(unit.whole for unit in units):
             units = update_units(view, complete_units(view, units, corners.failed, say))[0]
             say(_progress(view, units))
+        if known.depth:
+            units = firm_units(view, units)
         layer, guess = _try_last(view, units, say, patient=attempt > 1)
         if layer is not None:
             return layer

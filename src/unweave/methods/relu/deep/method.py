@@ -30,6 +30,11 @@ from unweave.solve.gauss_newton import polish_weighted
 EFFECT = 1e-7
 """Units whose outgoing weights are below this share of the largest have no effect and are left out."""
 
+NEAR = 1e-6
+"""Miss of an answer, relative to its size, from which Gauss-Newton begins."""
+WITHIN, SPREAD = 8.0, 30.0
+"""Error bars, and medians of all misses, within which an answer is explained."""
+
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
 
@@ -200,17 +205,25 @@ def drop_idle_units(network: Network) -> tuple[Network, list[np.ndarray]]:
     return Network(weights, biases, network.activations), kept
 
 
-def sharpen(inquiry: Inquiry, network: Network) -> Network:
-    """Gauss-Newton on the answers that the network explains already."""
+def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
+    """Gauss-Newton on the answers that the network explains already; a unit that is missing spoils the others."""
     x, y = inquiry.meter.transcript()
     bars = inquiry.bars(x, y)
     scale = np.max(np.abs(y), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
-    near = np.flatnonzero(np.max(np.abs(network(x) - y), axis=1) <= 1e-6 * scale)
-    if len(near) < network.num_parameters + 10:
-        return network
+    miss = np.max(np.abs(network(x) - y), axis=1)
+    near = np.flatnonzero(miss <= NEAR * scale)
     limit = max(4 * network.num_parameters, 2000)
-    if len(near) > limit:
-        near = near[np.linspace(0, len(near) - 1, limit).astype(int)]
-    fit = polish_weighted(network, x[near], y[near], bars[near], max_steps=4)
-    before = np.sqrt(np.mean(((network(x[near]) - y[near]) / bars[near, None]) ** 2))
-    return fit.network if fit.rms < before else network
+    for _ in range(max_rounds):
+        if len(near) < network.num_parameters + 10:
+            break
+        some = near[np.linspace(0, len(near) - 1, min(limit, len(near))).astype(int)]
+        fit = polish_weighted(network, x[some], y[some], bars[some], max_steps=6)
+        left = np.max(np.abs(fit.network(x) - y), axis=1)
+        if not np.median(left / bars) < np.median(miss / bars):
+            break
+        network, miss = fit.network, left
+        within = np.flatnonzero(miss <= bars * max(WITHIN, SPREAD * np.median(miss / bars)))
+        if len(within) == len(near) and np.median(miss / bars) < WITHIN:
+            break
+        near = within
+    return network

@@ -15,6 +15,7 @@ from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corner, Corners
 from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
+from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.missing import (
@@ -91,6 +92,7 @@ def orient(
         if isinstance(found, Candidate):
             row, seen = fill_entries(sides, rows, found.row[None], found.seen)
             found = replace(found, row=row[0] / np.linalg.norm(row[0]), seen=seen)
+            found = firm_units(view, [found])[0]
             units = [unit for unit in units if unit.whole or not agree(unit, found)] + [found]
             if not found.whole:
                 break

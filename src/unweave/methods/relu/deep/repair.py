@@ -2,16 +2,20 @@
 
 Contradictions lie where the unit is active. On a segment from there to an answer that agrees, the first kink that the
 network does not explain, seen from the side that agrees, is the unit's border: its layer is the one in whose features
-several such kinks are one row.
+several such kinks are one row. That layer is looked for again with it, and what stood above is carried over.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate, grow, grow_open
+from unweave.methods.relu.deep.confirm import confirm
 from unweave.methods.relu.deep.extremes import border_lines
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.membership import predict
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top
 from unweave.methods.relu.deep.units import agree, judge
@@ -19,34 +23,75 @@ from unweave.methods.relu.deep.view import LayerView
 
 FEWEST = 3
 """Borders that have to lie on the zero set of one row."""
+SAME = 1e-7
+"""Units whose outputs are within this of each other are the same."""
+SHOWS = 0.9
+"""Share of the places at which lines should meet its zero set that have to show it."""
 
 
-def add_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> Known | None:
-    """The known layers up to the one that lacked a unit, with it; None where the contradictions do not show it."""
+def find_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> tuple[int, Candidate] | None:
+    """How many layers are below the one that lacks a unit, and the unit; None where contradictions do not show it."""
     if not top.wrong.any() or top.wrong.all():
         return None
     numbers = _borders(pool, known, top, num)
     if len(numbers) < FEWEST:
         return None
     pool.measure(numbers, Known(pool.input_size))
-    best: tuple[int, int, Candidate] | None = None
+    best: tuple[int, Candidate] | None = None
     for depth in range(known.depth):
         found = _shared_row(pool, known, depth, numbers)
-        if found is not None and (best is None or len(found.members) > best[0]):
-            best = (len(found.members), depth, found)
-    if best is None:
-        return None
-    _, depth, unit = best
-    below = known.first(depth)
-    wrong = below.features(top.x[top.wrong]) @ unit.row[:-1] + unit.row[-1]
-    row = unit.row if np.mean(wrong > 0) > 0.5 else -unit.row
+        if found is None or (best is not None and len(found.members) <= len(best[1].members)):
+            continue
+        if depth < known.depth - 1 and not _goes_on(pool, known, depth, found):
+            continue
+        best = depth, replace(found, shown=True)
+    return best
+
+
+def _goes_on(pool: Pool, known: Known, depth: int, unit: Candidate) -> bool:
+    """Whether its zero set shows where the units beside it stand differently; that of a deeper unit bends there."""
+    view = LayerView(pool, known.first(depth))
+    view.load()
     rows = np.hstack([known.weights[depth], known.biases[depth][:, None]])
-    return below.extended(np.vstack([rows, row / np.linalg.norm(row[:-1])]), known.leaks[depth])
+    return bool(confirm(view, unit, rows))
+
+
+def carry_over(
+    former: Known, known: Known, opened: tuple[tuple[int, int], ...], x: np.ndarray
+) -> list[Candidate]:
+    """The units that stood above these layers before one of them was found again, less what the new ones count for.
+
+    ``opened``: entries of theirs that nothing has shown. ``x``: points by which units are known again.
+    """
+    if former.depth <= known.depth:
+        return []
+    now, then = known.features(x), former.first(known.depth).features(x)
+    size, old_size = np.linalg.norm(now, axis=0), np.linalg.norm(then, axis=0)
+    a, b = now / np.maximum(size, 1e-300), then / np.maximum(old_size, 1e-300)
+    match = np.argmax(a.T @ b, axis=1)
+    same = np.max(np.abs(a - b[:, match]), axis=0) < SAME
+    rows = former.weights[known.depth]
+    shown = np.ones(rows.shape, dtype=bool)
+    for unit, feature in opened:
+        if unit < len(shown) and feature < shown.shape[1]:
+            shown[unit, feature] = False
+    weights = np.where(same, rows[:, match] * (old_size[match] / np.maximum(size, 1e-300)), 0.0)
+    seen = np.hstack([shown[:, match] & same, np.ones((len(rows), 1), dtype=bool)])
+    out = np.hstack([weights, former.biases[known.depth][:, None]])
+    out = out / np.linalg.norm(out, axis=1, keepdims=True)
+    none = np.zeros(0, dtype=int)
+    return [Candidate(row, mask, none, shown=True) for row, mask in zip(out, seen, strict=True)]
 
 
 def _borders(pool: Pool, known: Known, top: Top, num: int) -> np.ndarray:
     """The kink of each segment that is nearest to its right end among those the network does not explain."""
-    lines = border_lines(pool.inquiry.meter.domain, top.x, top.wrong, pool.rng, num)
+    # one contradiction of each kind: many lie close together
+    rows = pool.rng.permutation(np.flatnonzero(top.wrong))
+    _, first = np.unique(np.hstack([z > 0 for z in known.arguments(top.x[rows])]), axis=0, return_index=True)
+    wrong = np.zeros(len(top.x), dtype=bool)
+    wrong[rows[first]] = True
+    kept = wrong | ~top.wrong
+    lines = border_lines(pool.inquiry.meter.domain, top.x[kept], wrong[kept], pool.rng, num)
     begin = len(pool.scans)
     numbers = pool.add_lines(lines, known, random=False)
     view = LayerView(pool, known)
@@ -78,6 +123,11 @@ def _shared_row(pool: Pool, known: Known, depth: int, numbers: np.ndarray) -> Ca
         if found is None or len(found.members) < FEWEST or any(agree(found, one) for one in old):
             continue
         found = judge(view, found, mine) or found
-        if best is None or len(found.members) > len(best.members):
+        # a facet of a deeper unit is a row here too, but does not go on where units of this layer switch
+        _, _, hit = predict(view, found.row, found.seen)
+        if hit.sum() < FEWEST or hit.mean() < SHOWS:
+            continue
+        found = replace(found, hits=int(hit.sum()), predicted=len(hit))
+        if best is None or (len(found.members), found.hits) > (len(best.members), best.hits):
             best = found
     return best

@@ -25,6 +25,7 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
     ends = np.stack([low + 0.1 * (high - low), high - 0.1 * (high - low)])
     x = lines.points(np.tile(owner, 2), ends.ravel())
     answers, bars = inquiry.ask(x)
+    bars = np.maximum(bars, inquiry.slope * lines.rounding(np.tile(owner, 2), ends.ravel()))
     first, last = np.split(answers, 2)
     bar = np.maximum(*np.split(bars, 2))
     slope = (last - first) / (ends[1] - ends[0])[:, None]
@@ -46,6 +47,7 @@ def scan_lines(inquiry: Inquiry, lines: Lines, known: Known) -> list[Kinks]:
         ):  # of two pieces that do not meet often only one is bent: its middle tells
             rows = np.flatnonzero(beside)
             there, their_bars = inquiry.ask(lines.points(owner[rows], middle[rows]))
+            their_bars = np.maximum(their_bars, inquiry.slope * lines.rounding(owner[rows], middle[rows]))
             miss = np.max(np.abs(there - (first[rows] + last[rows]) / 2), axis=1)
             todo[rows] |= miss > SAFETY * (bar[rows] + their_bars)
         else:

@@ -55,23 +55,28 @@ def transcript(pool: Pool) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return x, y, weight, float(np.median(spread)) + 1e-300
 
 
-def fit_top(pool: Pool, known: Features, num_steps: int = 12) -> Top:
-    """Output weights on the last known features."""
+def fit_top(pool: Pool, known: Features, num_steps: int = 12, start: np.ndarray | None = None) -> Top:
+    """Output weights on the last known features; ``start``: such as explain many answers already."""
     x, y, weight, size = transcript(pool)
     features = np.hstack([known.features(x), np.ones((len(x), 1))])
     rows = some_rows(len(x))
-    solution = robust_fit(features[rows] * weight[rows, None], y[rows] * weight[rows, None], size, num_steps)
+    solution = robust_fit(
+        features[rows] * weight[rows, None], y[rows] * weight[rows, None], size, num_steps, start
+    )
     miss = np.max(np.abs((features @ solution - y) * weight[:, None]), axis=1)
     middle = float(np.median(miss)) / size
     allowed = max(LAST, WRONG * min(middle, LAST))
     return Top(solution, middle, miss > allowed * size, x)
 
 
-def robust_fit(a: np.ndarray, y: np.ndarray, size: float, num_steps: int = 12) -> np.ndarray:
-    """Least squares that most rows obey exactly."""
-    scale = np.maximum(np.linalg.norm(a, axis=0), 1e-300)
+def robust_fit(
+    a: np.ndarray, y: np.ndarray, size: float, num_steps: int = 12, start: np.ndarray | None = None
+) -> np.ndarray:
+    """Least squares that most rows obey exactly; ``start``: a solution that many obey."""
+    scale = np.linalg.norm(a, axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
     a = a / scale
-    solution = np.linalg.lstsq(a, y, rcond=1e-13)[0]
+    solution = np.linalg.lstsq(a, y, rcond=1e-13)[0] if start is None else start * scale[:, None]
     last = np.inf
     for _ in range(num_steps):
         miss = np.max(np.abs(a @ solution - y), axis=1)

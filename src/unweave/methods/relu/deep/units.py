@@ -24,7 +24,9 @@ def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidat
             unit.hits, unit.predicted
         ):  # confirmed by asking: it stays while it hits
             _, _, hit = predict(view, unit.row, unit.seen)
-            judged = replace(unit, hits=int(hit.sum()), predicted=len(hit)) if hit.mean() > 0.9 else None
+            judged = (
+                replace(unit, hits=int(hit.sum()), predicted=len(hit)) if hit.sum() > 0.9 * len(hit) else None
+            )
         if judged is not None:
             kept.append(judged)
             free &= ~supporters(view, judged.row, judged.seen)

@@ -13,6 +13,9 @@ from unweave.methods.relu.deep.pool import Pool
 PLACE = 1e-7
 """A predicted crossing and a kink closer than this, relative to the place on the line, are the same."""
 
+ZERO = 1e-11
+"""A feature below this share of the largest is off."""
+
 RETRY = 1.5
 """A kink that began no unit is tried again once there is this much more evidence."""
 
@@ -59,7 +62,7 @@ class LayerView:
         self.breaks: list[np.ndarray] = []
         self.track = Track(np.zeros(0, dtype=int), np.zeros(0), np.zeros((0, known.width + 1)))
         self._explained = np.zeros(0, dtype=bool)
-        self.free = np.zeros(0, dtype=bool)
+        self.kinks, self.free = np.zeros(0, dtype=int), np.zeros(0, dtype=bool)
         """Which measured open kinks no unit found so far explains."""
         self.doubtful: list[Any] = []
         """Candidates met too rarely to be sure, and the kinks of those that were asked about."""
@@ -76,7 +79,10 @@ class LayerView:
         if len(self.breaks) > begin:
             t = np.concatenate(self.breaks[begin:])
             line = np.repeat(np.arange(begin, len(self.breaks)), [len(b) for b in self.breaks[begin:]])
-            h = np.hstack([known.features(pool.lines.points(line, t)), np.ones((len(t), 1))])
+            h = known.features(pool.lines.points(line, t))
+            if known.depth:  # at its own break a feature is zero but for rounding
+                h[np.abs(h) <= ZERO * np.max(np.abs(h), axis=1, keepdims=True)] = 0.0
+            h = np.hstack([h, np.ones((len(t), 1))])
             old = self.track
             self.track = Track(
                 np.append(old.line, line), np.append(old.t, t), np.concatenate([old.features, h])
@@ -110,7 +116,9 @@ class LayerView:
     def load(self) -> None:
         """Features, Jacobians and constraints at the open kinks whose normals are known."""
         pool, known = self.pool, self.known
+        taken = self.kinks[~self.free]
         self.kinks = self.open[np.isfinite(pool.normal_error[self.open])]
+        self.free = ~np.isin(self.kinks, taken)
         x, g = pool.x[self.kinks], pool.normal[self.kinks]
         self.x, self.g, self.error = x, g, pool.normal_error[self.kinks]
         self.h, self.jac = known.jacobian(x)

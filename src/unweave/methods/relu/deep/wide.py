@@ -107,7 +107,7 @@ def complete_units(
         tried = [failed.get(_key(unit, int(i)), 0) for i in np.flatnonzero(~unit.seen)]
         if unit.whole or not len(mine) or min(tried) >= MOST_TRIED:
             continue
-        x = np.concatenate([view.x[mine], zero_set(view, unit)[0][:PLACES]])
+        x = np.concatenate([view.x[mine], zero_set(view, replace(unit, members=mine))[0][:PLACES]])
         system = view.constraints[mine].reshape(-1, len(unit.row))
         errors = np.repeat(view.noise[mine], system.shape[0] // len(mine))
         if unit.told is not None:

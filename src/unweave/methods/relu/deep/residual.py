@@ -1,0 +1,252 @@
+"""Units of the last hidden layer that no line has met, from what the others leave over of the answers.
+
+Where one of them is active alone, what is left is its output: linear in the features below. Answers that contradict
+lie in several such regions, so a row is fitted to a few of them that are close together and kept if others, at which
+the layers below stand differently, obey it too and it is off wherever the answers are right. Weights of features that
+were off there follow from answers at which they are on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.methods.relu.deep.finish import close_unseen
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.top import Top, fit_top, transcript
+
+MAX_UNITS, MAX_ASKED = 6, 3
+SAME = 1e-9
+"""Rows whose cosine, in what both show, is within this of one are the same."""
+NUM_SEEDS = 40
+"""Contradictions around which a row is looked for."""
+NUM_PLACES, SPARE = 5, 6
+"""Contradictions beside which more is asked, and how many answers more than a row has weights that are active there."""
+FITS = 1e-6
+"""Miss, relative to what is left over, below which an answer obeys a row."""
+MOSTLY = 0.8
+"""Share of the contradictions that a row which is seen within one pattern of the layers below has to explain."""
+LEFT = 0.2
+"""Share of the contradictions that units which are added may leave."""
+MOST_NEW = 6
+"""Entries that are looked for at once."""
+MOST_ON = 0.02
+"""Share of the right answers at which a row may be on."""
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What is left over of the answers, weighted by distance, and the features below, with a one, and above."""
+
+    h: np.ndarray
+    on: np.ndarray
+    above: np.ndarray
+    left: np.ndarray
+    wrong: np.ndarray
+    bar: float
+
+
+def add_missing_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
+    """The last layer with units that what is left of the answers shows."""
+    first, below, num_asked = known, known.first(known.depth - 1), 0
+    rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
+    seen, num_old = np.ones(rows.shape, dtype=bool), len(rows)
+    for _ in range(4 * MAX_UNITS):
+        if not top.wrong.any() or top.wrong.all() or known.leaks[-1]:
+            break
+        trial, start = _extended(_look(pool, known, top), rows, seen, num_old, top), top.coefficients
+        if trial is None:
+            found = unit_from_residual(pool, known, top)
+            if found is not None:
+                trial = _joined(rows, seen, num_old, *found[:2])
+                if len(trial[0]) > len(rows):
+                    start = np.vstack([start[:-1], found[2], start[-1:]])
+        better = None if trial is None else _closed(pool, below, *trial, start)
+        if better is None or better[1].wrong.sum() >= top.wrong.sum() - 2:
+            if num_asked >= MAX_ASKED:
+                break
+            num_asked += 1
+            _ask_beside(pool, known, top)
+            known, top = _closed(pool, below, rows, seen, top.coefficients)
+            continue
+        assert trial is not None
+        (rows, seen), (known, top) = trial, better
+        if len(rows) >= num_old + MAX_UNITS:
+            break
+    before = fit_top(pool, first)
+    if top.wrong.sum() > LEFT * before.wrong.sum():  # what is missing is not of this layer
+        return first, before
+    size = np.linalg.norm(known.weights[-1], axis=1)
+    rows = np.hstack([known.weights[-1], known.biases[-1][:, None]]) / size[:, None]
+    known = below.extended(rows, known.leaks[-1])
+    return known, fit_top(pool, known, start=top.coefficients * np.append(size, 1.0)[:, None])
+
+
+def _extended(
+    rest: _Rest, rows: np.ndarray, seen: np.ndarray, num_old: int, top: Top
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """With entries of a unit found here that contradictions show now; None where they show none."""
+    for u in range(num_old, len(rows)):
+        output = top.coefficients[u]
+        if seen[u].all() or not output @ output > 0:
+            continue
+        row, shown = _extend(rest, np.where(seen[u], rows[u], 0.0), seen[u], output, rest.above[:, u])
+        if shown.sum() > seen[u].sum():
+            rows, seen = rows.copy(), seen.copy()
+            rows[u], seen[u] = row, shown
+            return rows, seen
+    return None
+
+
+def _closed(
+    pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray, start: np.ndarray
+) -> tuple[Known, Top]:
+    """The layer with entries that nothing shows set so that they do not, and the output layer on it."""
+    wider = below.extended(close_unseen(pool, below, rows, seen))
+    return wider, fit_top(pool, wider, start=start)
+
+
+def _joined(
+    rows: np.ndarray, seen: np.ndarray, num_old: int, row: np.ndarray, mine: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """With one row more, or with one of those found here extended, where both are the same in what they share."""
+    for u in range(num_old, len(rows)):
+        both = seen[u] & mine
+        a, b = rows[u, both], row[both]
+        size = np.linalg.norm(a) * np.linalg.norm(b)
+        if both.sum() >= 3 and a @ b > (1 - SAME) * size:
+            rows, seen = rows.copy(), seen.copy()
+            fresh = mine & ~seen[u]
+            rows[u, fresh] = row[fresh] * np.linalg.norm(a) / np.linalg.norm(b)
+            seen[u] |= mine
+            return rows, seen
+    return np.vstack([np.where(seen, rows, 0.0), row]), np.vstack([seen, mine])
+
+
+def unit_from_residual(
+    pool: Pool, known: Known, top: Top
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """A row (weights, bias) that most contradictions obey which any row does, the entries they show, and its output."""
+    rest = _look(pool, known, top)
+    rows = np.flatnonzero(rest.wrong)
+    some = rows[pool.rng.permutation(len(rows))[:NUM_SEEDS]]
+    place = rest.h[rows] / np.linalg.norm(rest.h[rows], axis=1, keepdims=True)
+    best: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None
+    for seed in some:
+        near = rows[np.argsort(-(place @ rest.h[seed]) / np.linalg.norm(rest.h[seed]), kind="stable")]
+        found = _grow(rest, near[: 2 * rest.h.shape[1]], int(seed))
+        if found is not None and (best is None or found[0] > best[0]):
+            best = found
+    return None if best is None else best[1:]
+
+
+def _look(pool: Pool, known: Known, top: Top) -> _Rest:
+    x, y, weight, size = transcript(pool)
+    below = known.first(known.depth - 1)
+    features = np.hstack([known.features(x), np.ones((len(x), 1))])
+    left = (y - features @ top.coefficients) * weight[:, None]
+    h = np.hstack([below.features(x), np.ones((len(x), 1))]) * weight[:, None]
+    wrong = np.zeros(len(x), dtype=bool)
+    wrong[: len(top.wrong)] = top.wrong
+    return _Rest(h, h != 0, features * weight[:, None], left, wrong, 10 * top.median_miss * size)
+
+
+def _grow(rest: _Rest, near: np.ndarray, seed: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray] | None:
+    """A row through the nearest contradictions with the seed's features active, and through all that agree with it."""
+    seen = rest.on[seed]
+    mine = near[np.all(rest.on[near] <= seen, axis=1)][: int(seen.sum()) + 3]
+    solution = None
+    for _ in range(4):
+        if len(mine) < seen.sum() + 1:
+            return None
+        solution = np.linalg.lstsq(rest.h[mine][:, seen], rest.left[mine], rcond=1e-10)[0]
+        inside = np.flatnonzero(rest.wrong & np.all(rest.on <= seen, axis=1))
+        miss = np.max(np.abs(rest.h[inside][:, seen] @ solution - rest.left[inside]), axis=1)
+        size = np.max(np.abs(rest.left[inside]), axis=1)
+        obeys = inside[miss <= FITS * size + rest.bar]
+        if seed not in obeys:
+            return None
+        if len(obeys) == len(mine) and np.all(obeys == mine):
+            break
+        mine = obeys
+    assert solution is not None
+    u, s, vt = np.linalg.svd(solution, full_matrices=False)
+    if len(s) > 1 and s[1] > 1e-5 * s[0]:
+        return None
+    row = np.zeros(rest.h.shape[1])
+    row[seen] = u[:, 0]
+    z = rest.h[mine] @ row
+    if np.median(z) < 0:
+        row, vt = -row, -vt
+    right = np.flatnonzero(~rest.wrong & np.all(rest.on <= seen, axis=1))
+    strong = np.quantile(np.abs(z), 0.1)
+    if len(right) and np.mean(rest.h[right] @ row > 0.1 * strong) > MOST_ON:
+        return None
+    alone = len(np.unique(rest.on[mine], axis=0)) < 2 and len(mine) < MOSTLY * rest.wrong.sum()
+    if alone or len(mine) < seen.sum() + 3:
+        return None
+    output = s[0] * vt[0]
+    return len(mine), *_extend(rest, row, seen, output), output
+
+
+def _extend(
+    rest: _Rest, row: np.ndarray, seen: np.ndarray, output: np.ndarray, taken: np.ndarray | float = 0.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """With entries that contradictions agree on at which one feature more is active, or a few.
+
+    ``taken``: what the unit as it is contributes already.
+    """
+    row, seen = row.copy(), seen.copy()
+    own = rest.left @ output / (output @ output) + taken
+    for _ in range(len(row)):
+        extra = rest.on & ~seen
+        wrong = np.flatnonzero(rest.wrong & extra.any(axis=1) & (extra.sum(axis=1) <= MOST_NEW))
+        patterns, which = np.unique(rest.on[wrong], axis=0, return_inverse=True)
+        for number in np.argsort((patterns & ~seen).sum(axis=1), kind="stable"):
+            mine, new = wrong[which.ravel() == number], patterns[number] & ~seen
+            values = _agreed(rest.h[mine][:, new], own[mine] - rest.h[mine] @ row, own[mine])
+            if values is not None:
+                row[new], seen = values, seen | new
+                break
+        else:
+            break
+    return row, seen
+
+
+def _agreed(h: np.ndarray, left: np.ndarray, size: np.ndarray) -> np.ndarray | None:
+    """Entries that most of the answers agree on; several more of them than there are entries have to."""
+    num = h.shape[1]
+    if len(h) < num + 3:
+        return None
+    weight = np.ones(len(h))
+    for _ in range(12):
+        values = np.linalg.lstsq(h * weight[:, None], left * weight, rcond=1e-10)[0]
+        miss = np.abs(h @ values - left)
+        weight = 1 / np.sqrt(np.maximum(miss, 0.1 * FITS * np.abs(size)))
+    fits = miss <= FITS * np.abs(size)
+    good = fits.sum() >= max(num + 3, 0.5 * len(h)) and np.all(np.any(h[fits] != 0, axis=0))
+    return values if good else None
+
+
+def _ask_beside(pool: Pool, known: Known, top: Top) -> None:
+    """More answers beside contradictions, at which the known layers stand as there."""
+    domain, rng = pool.inquiry.meter.domain, pool.rng
+    wrong = top.x[top.wrong]
+    room = known.clearance(wrong)
+    order = np.argsort(-room / (1e-3 + np.linalg.norm(wrong, axis=1)))
+    patterns = np.hstack([z > 0 for z in known.arguments(wrong)])
+    _, first = np.unique(patterns[order], axis=0, return_index=True)
+    points = []
+    for i in order[np.sort(first)][:NUM_PLACES]:
+        num = int(
+            known.first(known.depth - 1).active(known.first(known.depth - 1).features(wrong[i : i + 1])).sum()
+        )
+        steps = rng.standard_normal((num + 1 + SPARE, wrong.shape[1]))
+        steps *= 0.5 * room[i] / np.linalg.norm(steps, axis=1, keepdims=True)
+        points.append(wrong[i] + steps)
+    x = np.concatenate(points)
+    x = x[domain.contains(x)]
+    if len(x):
+        pool.inquiry.meter.ask(x)
