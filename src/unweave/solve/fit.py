@@ -8,6 +8,7 @@ import numpy as np
 
 from unweave.core.network import Network
 from unweave.solve.accelerated import AcceleratedProblem
+from unweave.solve.collapsed import CollapsedProblem
 from unweave.solve.descend import End, Minimum, Settings, descend, minimise
 from unweave.solve.devices import try_accelerator
 from unweave.solve.inexact import InexactProblem, pays
@@ -19,6 +20,9 @@ STALLED_INEXACT = 25
 """Inexact steps are given up after so many without much gain, at any residual: they are cheap, ..."""
 CLOSE = 1e-2
 """... and below this relative residual exact ones go on."""
+
+COLLAPSED_DAMPING, COLLAPSED_RMS = 3e-7, 1e-5
+"""Damping and relative residual down to which collapsed normal equations are summed in single precision."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +54,7 @@ def fit_layout(
     target = np.asarray(y, dtype=np.float64).reshape(len(x), -1)
     scale = spread_of(target)
 
-    def fit_there() -> Minimum:
-        problem = AcceleratedProblem(layout, x, target)
-        found = descend(problem, problem.inside(start), scale, settings)
-        return replace(found, parameters=problem.outside(found.parameters))
-
-    found = try_accelerator(target.size, layout.num_parameters, fit_there)
+    found = _fit_accelerated(layout, start, x, target, settings)
     if found is not None:
         return found
     s, early = Settings() if settings is None else settings, None
@@ -80,6 +79,28 @@ def fit_layout(
 
     found = minimise(residual, linearise, start, scale=scale, settings=s, coarse=coarse)
     return found if early is None else found.after(early)
+
+
+def fit_collapsed(
+    layout: Layout, start: np.ndarray, x: np.ndarray, y: np.ndarray, *, settings: Settings
+) -> Minimum:
+    """The same by exact steps throughout, for plain layouts of one or two hidden layers (``collapsed``)."""
+    found = _fit_accelerated(layout, start, x, y, settings)
+    if found is not None:
+        return found
+    single = replace(settings, coarse_damping=COLLAPSED_DAMPING, coarse_rms=COLLAPSED_RMS)
+    return descend(CollapsedProblem(layout, x, y), np.array(start), spread_of(y), single)
+
+
+def _fit_accelerated(
+    layout: Layout, start: np.ndarray, x: np.ndarray, y: np.ndarray, settings: Settings | None
+) -> Minimum | None:
+    def fit_there() -> Minimum:
+        problem = AcceleratedProblem(layout, x, y)
+        found = descend(problem, problem.inside(start), spread_of(y), settings)
+        return replace(found, parameters=problem.outside(found.parameters))
+
+    return try_accelerator(y.size, layout.num_parameters, fit_there)
 
 
 def spread_of(y: np.ndarray) -> float:

@@ -84,12 +84,14 @@ class Passes:
     """A layout linearised at one point: products with its Jacobian and its transpose, without forming it."""
 
     inputs: list[np.ndarray]
+    slopes: list[np.ndarray]
+    """Of each layer's activations, (points, units)."""
 
     layout: Layout
 
     def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, dtype: type):
         self.layout, self._dtype = layout, dtype
-        self._weights, self.inputs, self._slopes = [], [], []
+        self._weights, self.inputs, self.slopes = [], [], []
         features, ones = x, np.ones((len(x), 1))
         h = x
         for layer, activation in enumerate(layout.activations):
@@ -99,7 +101,7 @@ class Passes:
             num_moving = layout.fan_ins[layer] - (len(x[0]) if layout.skips or layer == 0 else 0)
             self._weights.append(np.ascontiguousarray(block[:, :num_moving], dtype=dtype))
             self.inputs.append(np.hstack([features, ones]).astype(dtype))
-            self._slopes.append(activation.first(z, np).astype(dtype))
+            self.slopes.append(activation.first(z, np).astype(dtype))
             h = activation.value(z, np)
             features = np.hstack([h, features]) if layout.skips else h
         self.outputs = h
@@ -112,7 +114,7 @@ class Passes:
         v = v.astype(self._dtype)
         moving = moved = np.zeros((len(self.outputs), 0), dtype=self._dtype)
         for layer, (weights, inputs, slopes) in enumerate(
-            zip(self._weights, self.inputs, self._slopes, strict=True)
+            zip(self._weights, self.inputs, self.slopes, strict=True)
         ):
             moved = inputs @ self.layout.block(v, layer).T
             if layer:
@@ -140,7 +142,7 @@ class Passes:
             return [np.stack([share * _gram(r[:, None] * i) for r in reach.T]) for i, reach in scaled]
         affine = _Affine(inputs[0][:, :-1], self._dtype)
         blocks = [
-            np.zeros((s.shape[1], i.shape[1], i.shape[1])) for s, i in zip(self._slopes, inputs, strict=True)
+            np.zeros((s.shape[1], i.shape[1], i.shape[1])) for s, i in zip(self.slopes, inputs, strict=True)
         ]
         for k in range(self.outputs.shape[1]):
             for layer, deltas in enumerate(self._deltas(self._only(k, rows), rows)):
@@ -151,7 +153,7 @@ class Passes:
 
     def reaches(self, rows: slice = slice(None), weights: np.ndarray | None = None) -> list[np.ndarray]:
         """How far a unit's argument moves all (weighted) outputs together, (points, units) a layer."""
-        squares = [np.zeros((len(self.outputs[rows]), s.shape[1]), dtype=self._dtype) for s in self._slopes]
+        squares = [np.zeros((len(self.outputs[rows]), s.shape[1]), dtype=self._dtype) for s in self.slopes]
         for k in range(self.outputs.shape[1]):
             flow = self._only(k, rows) if weights is None else self._only(k, rows) * weights[rows]
             squares = [s + d**2 for s, d in zip(squares, self._deltas(flow, rows), strict=True)]
@@ -172,7 +174,7 @@ class Passes:
     def _deltas(self, flow: np.ndarray, rows: slice = slice(None)) -> list[np.ndarray]:
         """What flows back to the pre-activations of every layer from the outputs."""
         deltas: list[np.ndarray] = []
-        for weights, slopes in zip(reversed(self._weights), reversed(self._slopes), strict=True):
+        for weights, slopes in zip(reversed(self._weights), reversed(self.slopes), strict=True):
             own, rest = np.split(flow, [slopes.shape[1]], axis=1)
             deltas.append(own * slopes[rows])
             flow = deltas[-1] @ weights

@@ -107,9 +107,11 @@ class Step(ABC):
         return trial, float(loss) if np.isfinite(loss) else float("inf"), float(predicted)
 
 
-def factorise(matrix: np.ndarray, shift: float) -> Solve | None:
-    """``b -> (matrix + shift I)^-1 b``; None when that is not positive definite."""
-    shifted = matrix.copy(order="F")
+def factorise(matrix: np.ndarray, shift: float, into: np.ndarray | None = None) -> Solve | None:
+    """``b -> (matrix + shift I)^-1 b``; None when that is not positive definite. ``into``: memory for the factor."""
+    shifted = matrix.copy(order="F") if into is None else into.T
+    if into is not None:
+        np.copyto(into, matrix)
     shifted[np.diag_indices_from(shifted)] += shift
     try:
         factor = cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)

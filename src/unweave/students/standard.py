@@ -58,6 +58,15 @@ class Standard:
         turned = np.linalg.lstsq(self.whiten, weights.T, rcond=None)[0].T
         return np.column_stack([turned, biases + weights @ self.mean])
 
+    def apply(self, network: Network) -> Network:
+        """A network of the original coordinates in these."""
+        weights, biases = list(network.weights), list(network.biases)
+        rows = self.rows(weights[0], biases[0])
+        weights[0], biases[0] = rows[:, :-1], rows[:, -1]
+        biases[-1] = (biases[-1] - self.centre) / self.spread
+        weights[-1] = weights[-1] / self.spread[:, None]
+        return Network(weights, biases, network.activations)
+
     def undo(self, network: Network) -> Network:
         """The same function in the original coordinates."""
         weights, biases = list(network.weights), list(network.biases)

@@ -63,9 +63,9 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 NEARLY = 1e-3
 """Residual of a student around known rows that no method without them would improve on."""
-PEELING, MIDDLE_SHARE = 15.0, 0.85
-"""Seconds that several layers on top have before one steep layer is tried from nearer by, and the share of the time
-left that this may take."""
+VERTICES, PEELING, MIDDLE_SHARE = 20.0, 15.0, 0.85
+"""Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
+share of the time left that this may take."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -258,7 +258,7 @@ class _Run:
                 accept=self.sight.accept,
                 rng=self.sight.rng,
                 max_vertices=self._most_vertices(len(layer.rows)),
-                deadline=self.deadline,
+                deadline=min(self.deadline, clock.now() + VERTICES),
                 deeper=not two,
             )
         elif hidden is None or two:

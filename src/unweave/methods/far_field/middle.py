@@ -1,11 +1,13 @@
-"""One hidden layer on top of a first layer that is known, from points at a middle distance.
+"""One hidden layer on top of a first layer whose rows are known, from points at a middle distance.
 
 Trained networks have steep second layers: at far vertices, where all first-layer units are at their limits, the
 arguments of the second layer are so large that its units are nearly steps, and students of them stay a search without
-end. Rows of the first layer are known from afar, in length too, and biases to a tenth or so. Points are drawn where its
-units are about half way to their limits, which leaves the second layer smooth and the first one rich enough to
-tell all its units apart; students begin with that first layer and fit the whole network. The width above is unknown:
-students are widened, and points bought, in steps until one fits.
+end. Rows of the first layer are known from afar, in length to a per cent, and biases to a tenth or so. Points are drawn
+where the arguments of its units have a standard deviation of a few: most units are near a limit, every one is between
+them somewhere. A student that begins with that first layer and has about twice as many units as the truth on top falls
+to where surplus units show within some fifty exact steps (``solve.collapsed``). What the others can stand in for
+is taken out, judged by the values of the units alone (``wide``), and least squares over all parameters give the
+last digits. The width above is unknown: it is mostly that of the first layer, else students are widened.
 """
 
 from __future__ import annotations
@@ -15,22 +17,35 @@ from collections.abc import Iterator
 import numpy as np
 
 from unweave.core import clock
+from unweave.core.network import Network
 from unweave.methods.far_field.first_layer import FirstLayer, place_units
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
-from unweave.solve.descend import End
+from unweave.methods.far_field.wide import Task
+from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.devices import fits_memory
-from unweave.students.effort import widened
-from unweave.students.student import try_student
+from unweave.solve.fit import fit_collapsed, spread_of
+from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.layout import Layout
+from unweave.students.nearly_affine import bend_of
+from unweave.students.standard import Standard
+from unweave.students.starts import draw_start
 
-NEAREST, FARTHEST = 0.43, 1.3
-"""Distance of the points, in arguments of a typical unit."""
-RATIO = 4.0
+DISTANCE = 2.7
+"""Standard deviation of the arguments of a typical unit."""
+RATIO = 2.8
 """Answers a parameter of a student."""
-FIRST, GROWTH, WIDEST = 8, 1.5, 2.4
-"""Units of the first student, of the next relative to it, and of the widest relative to the first layer."""
-STEPS = 600
-"""Students of steep layers converge slowly, but steadily."""
+WIDER, GROWTH, WIDEST = 2.1, 1.6, 6.0
+"""Units of the first student relative to the first layer, of the next relative to it, and of the widest relative to
+the first layer."""
+STEPS = 200
+EXACT_UP_TO = 5000
+"""Parameters on top up to which its steps are exact."""
+CLOSE = (3e-4, 1e-5)
+"""Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
+little effect have gone with them."""
+STALLED = 2e-3
+"""A student that stops gaining above this, relative likewise, is given up."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -43,34 +58,21 @@ def fit_middle(sight: Sight, layer: FirstLayer, hidden: tuple[int, ...] | None, 
     x, y = np.zeros((0, size)), np.zeros((0, meter.output_size))
     attempts, best, reason = [], np.inf, ""
     for width in _widths(len(rows), hidden):
-        num_parameters = len(rows) * (size + 1) + width * (len(rows) + 1) + meter.output_size * (width + 1)
-        wanted = int(np.ceil(RATIO * num_parameters / meter.output_size))
+        layout = Layout.uniform((size, len(rows), width, meter.output_size), sight.activation)
+        wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
         too_dear = wanted - len(x) > meter.ledger.left - CERTIFICATE_SHARE
-        if too_dear or not fits_memory(wanted * meter.output_size, num_parameters):
+        if too_dear or not fits_memory(wanted, layout.num_parameters):
             reason = "wider students exceed the budget or the memory"
             break
         more = sight.rng.standard_normal((max(wanted - len(x), 0), size))
-        distances = sight.rng.uniform(NEAREST, FARTHEST, (len(more), 1)) * np.sqrt(size) / typical
-        more = meter.snap(distances * more / np.linalg.norm(more, axis=1, keepdims=True))
+        more = meter.snap(DISTANCE / typical * more)
         with meter.stage("points at a middle distance"):
             x, y = np.concatenate([x, more]), np.concatenate([y, meter.ask(more)])
-        found, attempt = try_student(
-            x[:wanted],
-            y[:wanted],
-            sight.activation.name,
-            (len(rows), width),
-            rng=sight.rng,
-            noise=sight.noise if sight.coarse else 0.0,
-            max_steps=STEPS,
-            deadline=deadline,
-            known=(rows, biases),
-        )
-        best = min(best, attempt.rms)
-        attempts.append(
-            (attempt.activation, attempt.widths, attempt.num_points, attempt.rms, str(attempt.end))
-        )
-        if found is not None and found.minimal and attempt.end is not End.TIME:
-            return Top(found.network, found.rms, len(x), attempts=tuple(attempts), whole=True)
+        network, rms, end = _fit(sight, layout, x[:wanted], y[:wanted], (rows, biases), deadline)
+        best = min(best, rms)
+        attempts.append((sight.activation.name, layout.hidden, wanted, rms, end))
+        if network is not None:
+            return Top(network, rms, len(x), attempts=tuple(attempts), whole=True)
         if clock.now() > deadline:
             reason = "the time limit was reached while fitting the second layer"
             break
@@ -78,11 +80,82 @@ def fit_middle(sight: Sight, layer: FirstLayer, hidden: tuple[int, ...] | None, 
     return Top(None, best, len(x), reason, tuple(attempts))
 
 
+def _fit(
+    sight: Sight,
+    layout: Layout,
+    x: np.ndarray,
+    y: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray],
+    deadline: float,
+) -> tuple[Network | None, float, str]:
+    """The network at the accuracy of the answers, if one student of this layout leads there; its residual relative to
+    the spread of the answers, and how it ended.
+    """
+    noise = sight.noise if sight.coarse else 0.0
+    standard = Standard.of(x, y, common=noise > 0)
+    u, v = standard.inputs(x), standard.outputs(y)
+    bend, floor = bend_of(u, v), noise / float(np.min(standard.spread))
+    start = draw_start(layout, u, v, sight.rng, standard.rows(*known))
+    fit = None
+    for share in CLOSE:
+        goal = max(share * bend, 1.5 * floor)
+        settings = Settings(
+            target=goal, max_steps=STEPS, least_damping=1e-10, stall_above=STALLED * bend, deadline=deadline
+        )
+        fit = fit_collapsed(layout, start, u, v, settings=settings)
+        if fit.rms > 3 * goal:
+            break
+        found = _narrowed(sight, standard.undo(layout.network(fit.parameters)), x, y, fit.rms, deadline)
+        if found is not None:
+            return *found, str(End.TARGET)
+        start = fit.parameters
+    assert fit is not None
+    return None, float(fit.rms), str(fit.end)
+
+
+def _narrowed(
+    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, rms: float, deadline: float
+) -> tuple[Network, float] | None:
+    """Without the second-layer units that the others can stand in for, to the last digits; None where these are not
+    reached.
+    """
+    noise = sight.noise if sight.coarse else 0.0
+    for exact in (False, True):
+        features, above = _split(network, x)
+        task = Task(features, y, noise, deadline, exact_up_to=EXACT_UP_TO)
+        layout, start = Layout.of(above), Minimum(task.standard.apply(above).flat(), rms, 0, End.TARGET)
+        if exact:
+            layout, fit = task.minimise(layout, start, max(sight.accept, rms))
+            if layout.hidden == above.hidden:
+                return network, rms
+        else:
+            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms))
+        top = task.standard.undo(layout.network(fit.parameters))
+        network = Network(
+            [network.weights[0], *top.weights],
+            [network.biases[0], *top.biases],
+            [network.activations[0], *top.activations],
+        )
+        sigma = max(sight.accept / 3, noise / spread_of(y)) * spread_of(y)
+        found = polish_weighted(
+            network, x, y, sigma, max_steps=25, damping=1e-7, patience=5, geodesic=True, deadline=deadline
+        )
+        network, rms = found.network, float(found.rms * sigma / spread_of(y))
+        if rms > sight.accept:
+            return None
+    return network, rms
+
+
+def _split(network: Network, x: np.ndarray) -> tuple[np.ndarray, Network]:
+    """The first layer's values at the points, and the network above it."""
+    first = Network(network.weights[:1], network.biases[:1], network.activations[:1])
+    return first(x), Network(network.weights[1:], network.biases[1:], network.activations[1:])
+
+
 def _widths(num_units: int, hidden: tuple[int, ...] | None) -> Iterator[int]:
-    if hidden is not None:
-        yield from [widened(hidden[1:])[0]] * 2
-        return
-    size = float(FIRST)
-    while size <= max(WIDEST * num_units, FIRST):
-        yield round(size)
+    size = WIDER * (num_units if hidden is None else hidden[1])
+    while size <= WIDEST * num_units:
+        yield int(np.ceil(size))
+        if hidden is not None:
+            return
         size *= GROWTH

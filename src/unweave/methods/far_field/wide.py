@@ -20,7 +20,7 @@ from unweave.core.activations import Activation
 from unweave.core.network import Network
 from unweave.methods.far_field.top import Top
 from unweave.solve.descend import End, Minimum, Settings, descend
-from unweave.solve.fit import LEAST_INEXACT, fit_layout, spread_of
+from unweave.solve.fit import LEAST_INEXACT, fit_collapsed, spread_of
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
@@ -228,7 +228,7 @@ class Task:
 
     def _descend(self, layout: Layout, start: np.ndarray, settings: Settings) -> Minimum:
         if layout.num_parameters <= self.exact_up_to:
-            return fit_layout(
+            return fit_collapsed(
                 layout, start, self.u, self.v, settings=replace(settings, deadline=self.deadline)
             )
         careful = replace(settings, least_damping=LEAST_INEXACT, deadline=self.deadline)
