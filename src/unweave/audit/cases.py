@@ -3,8 +3,8 @@
 Every case is an ordinary ``identify`` on the defended model, with a time of its own. What came back is compared with
 the model's own network where that can be read, else with what was identified without a defence: the share of hidden
 units that match to ``TOLERANCE``, the largest error of their parameters, how far the outputs are off at fresh points
-(``fidelity``), the queries and their price. Query limits are cases too: no defence, and fractions of what the
-undefended model took.
+(``fidelity``; of a surrogate where nothing was identified), the queries and their price. Query limits are cases too: no
+defence, and fractions of what the undefended model took.
 """
 
 from __future__ import annotations
