@@ -46,6 +46,16 @@ def test_a_steep_layer_on_more_units_than_inputs(monkeypatch):
     assert sight.meter.ledger.total < 20 * network.num_parameters
 
 
+def test_as_many_units_on_top_as_below(monkeypatch):
+    network, rng = steep_network((5, 12, 12, 2), 4, 2.0), np.random.default_rng(2)
+    sight = look_at(network, monkeypatch, rng)
+    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    assert found.network is not None, found.reason
+    assert found.network.hidden == (12, 12)
+    assert unweave.compare(network, found.network).max_relative_error < 1e-9
+    assert sight.meter.ledger.total < 4 * network.num_parameters
+
+
 def test_the_budget_keeps_a_share_for_the_certificate(monkeypatch):
     network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
     sight = look_at(network, monkeypatch, rng)

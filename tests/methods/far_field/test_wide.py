@@ -15,12 +15,22 @@ from unweave.students.overwide import Pool
 
 
 def fit(
-    top: Network, *, width: int | None = None, noise: float = 0.0, most: int = 20_000, seconds: float = 60.0
+    top: Network,
+    *,
+    width: int | None = None,
+    noise: float = 0.0,
+    most: int = 20_000,
+    seconds: float = 60.0,
+    still: int = 0,
 ):
-    rng = np.random.default_rng(1)
+    """``still``: vertices bought before the first unit takes its other side."""
+    rng, bought = np.random.default_rng(1), [0]
 
     def buy(n: int) -> tuple[np.ndarray, np.ndarray]:
         x = np.sign(rng.standard_normal((n, top.input_size)))
+        if bought[0] < still:
+            x[:, 0] = 1.0
+        bought[0] += n
         y = top(x)
         return x, y + noise * rng.standard_normal(y.shape)
 
@@ -43,6 +53,13 @@ def test_width_and_every_parameter_are_found(width, noise):
     assert found.network is not None, found.reason
     assert found.network.hidden == (12,)
     assert unweave.compare(top, found.network).max_relative_error < max(1e-9, 30 * noise)
+
+
+def test_a_unit_that_does_not_move_among_the_first_vertices():
+    top = random_network((30, 12, 2), "tanh", seed=3)
+    found = fit(top, still=300)
+    assert found.network is not None, found.reason
+    assert unweave.compare(top, found.network).max_relative_error < 1e-9
 
 
 def test_what_was_tried_is_told_where_nothing_fits():

@@ -66,6 +66,8 @@ NEARLY = 1e-3
 VERTICES, PEELING, MIDDLE_SHARE = 20.0, 15.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
 share of the time left that this may take."""
+MANY = 64
+"""First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -273,7 +275,7 @@ class _Run:
                 noise=self.sight.noise if self.sight.coarse else 0.0,
                 rng=self.sight.rng,
                 max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
-                deadline=self.deadline,
+                deadline=min(self.deadline, clock.now() + VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3),
             )
             first = True
         if top.network is not None:

@@ -44,8 +44,8 @@ EXACT_UP_TO = 5000
 CLOSE = (3e-4, 1e-5)
 """Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
 little effect have gone with them."""
-STALLED = 2e-3
-"""A student that stops gaining above this, relative likewise, is given up."""
+STALLED, PATIENCE = 2e-3, 30
+"""A student that stops gaining above this, relative likewise, over so many steps, is given up."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -100,7 +100,12 @@ def _fit(
     for share in CLOSE:
         goal = max(share * bend, 1.5 * floor)
         settings = Settings(
-            target=goal, max_steps=STEPS, least_damping=1e-10, stall_above=STALLED * bend, deadline=deadline
+            target=goal,
+            max_steps=STEPS,
+            least_damping=1e-10,
+            stall_above=STALLED * bend,
+            stall_steps=PATIENCE,
+            deadline=deadline,
         )
         fit = fit_collapsed(layout, start, u, v, settings=settings)
         if fit.rms > 3 * goal:
@@ -123,7 +128,8 @@ def _narrowed(
     for exact in (False, True):
         features, above = _split(network, x)
         task = Task(features, y, noise, deadline, exact_up_to=EXACT_UP_TO)
-        layout, start = Layout.of(above), Minimum(task.standard.apply(above).flat(), rms, 0, End.TARGET)
+        above = task.standard.apply(above)
+        layout, start = Layout.of(above), Minimum(above.flat(), rms, 0, End.TARGET)
         if exact:
             layout, fit = task.minimise(layout, start, max(sight.accept, rms))
             if layout.hidden == above.hidden:

@@ -72,7 +72,7 @@ def fit_wide(
         if wanted > max_vertices:
             break
         task = Task(*pool.take(wanted), noise, deadline)
-        layout, fit = task.solve(layout, rng, accept, known)
+        layout, fit = task.solve(task.moving(layout), rng, accept, known)
         known = task.standard.undo(layout.network(fit.parameters)) if fit.rms < NEAR * task.bend else None
         best = min(best, fit.rms)
         attempts.append((activation.name, layout.hidden, len(task.u), float(fit.rms), str(fit.end)))
@@ -100,6 +100,7 @@ def fit_along(
     layout = Layout.uniform((rows.shape[1], len(rows), pool.y.shape[1]), activation)
     few, count = FEW * len(rows), int(np.ceil(OVERDETERMINED * layout.num_parameters / pool.y.shape[1]))
     task = Task(*pool.take(max(few, count)), 0.0, deadline)
+    layout = task.moving(layout)
     scalars = fit_scalars(task.x[:few], task.y[:few], rows, activation.name, deadline)
     known = task.standard.rows(scalars.slopes[:, None] * rows, scalars.shifts)
     start = draw_start(layout, task.u, task.v, rng, known)
@@ -137,6 +138,10 @@ class Task:
         self.floor: float = noise / float(np.min(self.standard.spread))
         self.bend: float = bend_of(self.u, self.v)
         self.deadline = deadline
+
+    def moving(self, layout: Layout) -> Layout:
+        """The same with an input for each direction in which the vertices move: among few of them some unit may not."""
+        return replace(layout, sizes=(self.u.shape[1], *layout.sizes[1:]))
 
     @property
     def exact(self) -> float:
