@@ -34,8 +34,10 @@ ROWS = 4.0
 """Residuals a parameter that the Jacobian is made of, at first."""
 MOST_ASKED, FEWER_ASKED = 200_000, 30_000
 """Further answers among which those are looked for that show what is not known yet, of each unit or all together."""
+LAST = 300
+"""Answers, the last ones, that are always among those at first."""
 PASSES, BETTER, MIXED = 2, 3, 24
-"""How often, how many for each direction, and how many mixtures of all directions together."""
+"""How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
 TELLING = 6
 """Points that would tell a direction which is not known."""
 CHUNK = 4_000_000
@@ -236,8 +238,10 @@ def measure_visible(
     """
     size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
-    x = x[rng.permutation(len(x))]
+    # the last answers may have been asked for what they tell
+    x = np.concatenate([x[-LAST:], x[rng.permutation(max(len(x) - LAST, 0))]])
     alone = size > MOST_PARAMETERS
+    count += LAST
     taken, left = x[:count], x[count : count + (MOST_ASKED if alone else FEWER_ASKED)]
     sight = _Sight(network, noise, unit, alone)
     if size > MOST_DIRECTIONS:
@@ -249,9 +253,10 @@ def measure_visible(
         if not len(weak) or not len(left):
             break
         # answers that tell more may be among those not taken yet
-        steps = sight.steps(weak, limit)
-        if not sight.alone and steps.shape[1] > MIXED:  # a point that shows one shows most mixtures
-            steps = steps @ rng.standard_normal((steps.shape[1], MIXED))
+        steps, dead = sight.steps(weak, limit), sight.dead[weak]
+        if not alone and np.sum(dead) > MIXED:  # a point that shows one shows most mixtures
+            mixed = steps[:, dead] @ rng.standard_normal((int(np.sum(dead)), MIXED))
+            steps = np.hstack([steps[:, ~dead], mixed])
         rows, moved = sight.best(left, steps, BETTER * len(weak) // steps.shape[1])
         best = np.unique(rows[moved > 1])
         if not len(best):
