@@ -36,7 +36,7 @@ MOST_ASKED, FEWER_ASKED = 200_000, 30_000
 """Further answers among which those are looked for that show what is not known yet, of each unit or all together."""
 LAST = 300
 """Answers, the last ones, that are always among those at first."""
-PASSES, BETTER, MIXED = 2, 3, 24
+PASSES, BETTER, MIXED = 3, 3, 24
 """How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
 TELLING = 6
 """Points that would tell a direction which is not known."""
@@ -263,13 +263,15 @@ def measure_visible(
             break
         taken, left = np.concatenate([taken, left[best]]), np.delete(left, best, axis=0)
         sight.look(taken)
-    weak, hidden, telling = np.flatnonzero(sight.errors > limit), np.zeros(len(sight.values), bool), x[:0]
-    if len(weak):
-        count *= thorough
-        pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
-        rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
-        hidden[weak] = np.max(moved, axis=1) < 1
-        telling = pool[np.unique(rows[moved > 1])]
+    hidden, telling, count = np.zeros(len(sight.values), bool), x[:0], count * thorough
+    pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
+    # several directions that are known well enough may not be so together
+    for least in (limit, limit / 4):
+        weak = np.flatnonzero((sight.errors > least) & ~hidden)
+        if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > limit:
+            rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
+            hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
+            telling = pool[np.unique(rows[moved > 1])]
     return _verdict(network, sight, hidden, telling)
 
 

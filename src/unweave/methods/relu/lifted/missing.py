@@ -2,8 +2,8 @@
 
 A unit that is weak, or switches where bends of others crowd, drowns on lines; in all answers together it does not. With
 the planes known, what the other units leave over is ``output * relu(weights . features)`` in the features (x, 1, |u|).
-Given where it is on, that is linear: weights of rank one are solved for, tell where it is on, and so on until that no
-longer changes. Of several beginnings the one that leaves least is taken.
+Given where it is on, that is linear: weights of rank one are solved for, beside all that is linear anyway, tell where it
+is on, and so on until that no longer changes. Of several beginnings the one that leaves least is taken.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def add_unit(
     limit = max(FAR, 3 * float(np.median(misses)))
     weights = np.sqrt(np.minimum(1.0, limit / np.maximum(misses, 1e-300))) / bars
     design, target = features * weights[:, None], left * weights[:, None]
-    whole, places = float(np.sum(target**2)), x / (np.std(x, axis=0) + 1e-300)
+    basis = np.linalg.svd(design, full_matrices=False)[0]
+    whole = float(np.sum(_without(basis, target) ** 2))
+    places = x / (np.std(x, axis=0) + 1e-300)
     best = (1.0, np.zeros(features.shape[1]), np.zeros(y.shape[1]))
     for _ in range(BEGINNINGS):
         # a half space with a point deep inside that is wrong
@@ -46,21 +48,25 @@ def add_unit(
         height = (places - middle) @ rng.standard_normal(len(middle))
         on = height > -rng.uniform(0, 0.7) * np.std(height)
         for _ in range(PASSES):
-            found = _rank_one(design[on], target[on])
+            found = _rank_one(design, on, basis, target)
             if found is None:
                 break
             theta, output = found
             values = np.maximum(features @ theta, 0.0)
-            loss = float(np.sum((target - (values * weights)[:, None] * output) ** 2)) / whole
+            left = target - (values * weights)[:, None] * output
+            loss = float(np.sum(_without(basis, left) ** 2)) / whole
             if loss < best[0]:
                 best = loss, theta, output
             before, on = on, values > 0
             if np.array_equal(on, before):
                 break
     loss, theta, output = best
+    left = target - (np.maximum(features @ theta, 0.0) * weights)[:, None] * output
+    linear = np.linalg.lstsq(design, left, rcond=1e-12)[0] / scale[:, None]
     theta, d = theta / scale, extended.shape[1]
     grown = replace(
         point,
+        above=point.above + np.vstack([linear[d:], linear[:d]]),
         gamma=np.vstack([point.gamma, theta[:d]]),
         beta=np.vstack([point.beta, theta[d:]]),
         output=np.vstack([point.output, output]),
@@ -88,19 +94,27 @@ def as_trace(point: RidgeSum, planes: Planes, x: np.ndarray) -> Traces:
     )
 
 
-def _rank_one(design: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights and output of the unit that explains ``target`` best where it is on; positive there on the whole."""
+def _without(basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What the columns of an orthonormal basis leave of others."""
+    return rows - basis @ (basis.T @ rows)
+
+
+def _rank_one(
+    design: np.ndarray, on: np.ndarray, basis: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights and output of the unit that explains ``target`` best if it is ``on`` there; positive on the whole."""
     width = design.shape[1]
-    if len(design) < 2 * width:
+    if np.sum(on) < 2 * width:
         return None
-    matrix = design.T @ design
-    matrix[np.diag_indices(width)] += 1e-9 * np.trace(matrix) / width
-    solution = np.linalg.solve(matrix, design.T @ target)
+    own = design[on]
+    shared = basis[on].T @ own
+    matrix = own.T @ own - shared.T @ shared
+    matrix[np.diag_indices(width)] += 1e-9 * np.trace(own.T @ own) / width
+    solution = np.linalg.solve(matrix, own.T @ target[on] - shared.T @ (basis.T @ target))
     # the best of rank one, as the answers weigh it
-    product = design @ solution
-    _, vectors = np.linalg.eigh(product.T @ product)
+    _, vectors = np.linalg.eigh(solution.T @ matrix @ solution)
     output = vectors[:, -1]
     theta = solution @ output
-    if np.sum(design @ theta) < 0:
+    if np.sum(own @ theta) < 0:
         theta, output = -theta, -output
     return theta, output
