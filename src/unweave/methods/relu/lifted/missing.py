@@ -2,8 +2,8 @@
 
 A unit that is weak, or switches where bends of others crowd, drowns on lines; in all answers together it does not. With
 the planes known, what the other units leave over is ``output * relu(weights . features)`` in the features (x, 1, |u|).
-Given where it is on, that is linear: weights of rank one are solved for, beside all that is linear anyway, tell where it
-is on, and so on until that no longer changes. Of several beginnings the one that leaves least is taken.
+Given where it is on, that is linear: weights of rank one are solved for, beside all that is linear anyway; they tell
+where it is on, and so on until that no longer changes. Of several beginnings the one that leaves least is taken.
 """
 
 from __future__ import annotations
