@@ -230,11 +230,12 @@ def measure_visible(
     rng: np.random.Generator,
     limit: float = 1e-2,
     thorough: int = 1,
+    strict: float = 1.0,
 ) -> Visible:
     """From points ``x`` that were asked; what these do not tell is looked for on fresh points of the domain.
 
     ``limit``: the relative error to which a unit must be known; ``thorough``: how many times as many points of the
-    domain are looked at.
+    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more.
     """
     size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
@@ -249,7 +250,7 @@ def measure_visible(
         return _verdict(network, sight, sight.values == 0, x[:0])
     sight.look(taken)
     for _ in range(PASSES):
-        weak = np.flatnonzero(sight.errors > limit / 4)
+        weak = np.flatnonzero(sight.errors > limit / strict / 4)
         if not len(weak) or not len(left):
             break
         # answers that tell more may be among those not taken yet
@@ -266,9 +267,10 @@ def measure_visible(
     hidden, telling, count = np.zeros(len(sight.values), bool), x[:0], count * thorough
     pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
     # several directions that are known well enough may not be so together
-    for least in (limit, limit / 4):
+    known = limit / strict
+    for least in (known, known / 4):
         weak = np.flatnonzero((sight.errors > least) & ~hidden)
-        if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > limit:
+        if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > known:
             rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
             hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
             telling = pool[np.unique(rows[moved > 1])]
