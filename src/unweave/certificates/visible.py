@@ -185,8 +185,9 @@ class _Sight:
         if weak.any():
             basis = vectors[:, weak]
             product = [self._rows(part) @ (basis / scales[:, None]) for part in parts]
-            factor = np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r")
-            values[weak], turn = _singular(factor)
+            values[weak], turn = _singular(
+                np.asarray(np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r"))
+            )
             vectors[:, weak] = basis @ turn
         return np.arange(size), vectors / scales[:, None], values
 

@@ -133,7 +133,7 @@ def test_a_weight_that_no_question_crossed_is_told_by_kinks_beyond():
             traces.known, weight = follower.traces.known.copy(), float(traces.beta[j, i])
             traces.known[j, i], traces.beta[j, i] = False, 0.0
             traces.gamma[j] += weight * traces.sides[j, i] * traces.ridges[i]
-            if not cross_by_votes(search.sightings, traces, kinks, np.ones(len(kinks), dtype=bool)):
+            if not cross_by_votes(search.sightings, traces, kinks):
                 continue
             if traces.known[j, i]:
                 told += 1

@@ -23,10 +23,9 @@ VAGUE = 0.05
 """A weight that is known to no better than this share of the facet is no vote."""
 
 
-def cross_by_votes(sightings: Sightings, traces: Traces, kinks: np.ndarray, free: np.ndarray) -> int:
-    """How many weights the numbered kinks tell, of which only the ``free`` ones may vote; ``traces`` learns them."""
+def cross_by_votes(sightings: Sightings, traces: Traces, kinks: np.ndarray) -> int:
+    """How many weights the numbered kinks, which no trace owns, tell; ``traces`` learns them."""
     s, found = sightings, 0
-    kinks = kinks[free]
     if not len(kinks):
         return 0
     heights = traces.planes.heights(s.x[kinks])
