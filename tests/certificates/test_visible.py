@@ -14,6 +14,11 @@ def _measure(network, x):
     return measure_visible(network, x, BOX, NOISE, UNIT, np.random.default_rng(0))
 
 
+def _all_over():
+    rng = np.random.default_rng(2)
+    return rng.permutation(np.concatenate([BOX.sample(4000, 3, rng), BOX.edge(4000, 3, rng)]))
+
+
 def test_points_that_would_tell_are_of_the_domain_and_do_tell():
     network = random_network((3, 8, 6, 2), "relu", 1)
     rng = np.random.default_rng(2)
@@ -23,7 +28,7 @@ def test_points_that_would_tell_are_of_the_domain_and_do_tell():
     assert 0 < len(before.telling) < 50
     assert BOX.contains(before.telling).all()
     after = before
-    for _ in range(3):
+    for _ in range(6):
         asked = np.concatenate([asked, after.telling])
         after = _measure(network, asked)
     assert np.max(after.deviations) < 1e-2
@@ -33,7 +38,19 @@ def test_points_that_would_tell_are_of_the_domain_and_do_tell():
 
 def test_answers_from_all_over_leave_nothing_to_tell():
     network = random_network((3, 8, 6, 2), "relu", 1)
-    x = np.random.default_rng(2).uniform(-3, 3, (4000, 3))
+    x = _all_over()
     visible = _measure(network, x)
     assert np.max(visible.deviations) < 1e-2
     assert not len(visible.telling)
+
+
+def test_what_no_answer_shows_is_open_where_the_domain_shows_it():
+    network = random_network((3, 8, 6, 2), "relu", 1)
+    x = _all_over()
+    hidden = np.maximum(x @ network.weights[0].T + network.biases[0], 0.0)
+    on = hidden @ network.weights[1].T + network.biases[1] > 0
+    unit = int(np.argmin(np.abs(on.mean(axis=0) - 0.2)))
+    off = _measure(network, x[~on[:, unit]])
+    assert off.deviations[8 + unit] > 0.1
+    assert len(off.telling)
+    assert np.max(_measure(network, x).deviations) < 1e-2

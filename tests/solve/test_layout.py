@@ -34,15 +34,17 @@ def test_the_jacobian_is_that_of_the_function(sizes, skips, unit):
 
 
 @pytest.mark.parametrize("skips", [False, True])
-def test_directions_are_pushed_forward_as_by_the_jacobian(skips):
+def test_the_columns_of_every_unit_are_products(skips):
     rng = np.random.default_rng(3)
     layout = Layout.uniform((3, 5, 4, 2), act.get("tanh"), skips)
     theta, x = rng.standard_normal(layout.num_parameters), rng.standard_normal((7, 3))
-    directions = rng.standard_normal((layout.num_parameters, 4))
-    directions[np.ix_(np.arange(15), [1, 2])] = 0.0
-    pushed = layout.push(theta, x, directions)
-    assert pushed.shape == (7, 2, 4)
-    np.testing.assert_allclose(pushed.reshape(14, 4), layout.linearise(theta, x)[1] @ directions, atol=1e-12)
+    jacobian = layout.linearise(theta, x)[1]
+    seen = []
+    for own, features, delta in layout.units(theta, x):
+        product = (delta[:, :, None] * features[:, None, :]).reshape(14, -1)
+        np.testing.assert_allclose(product, jacobian[:, own], atol=1e-12)
+        seen += list(own)
+    assert sorted(seen) == list(range(layout.num_parameters))
 
 
 def test_bent_outputs_are_those_without_their_affine_part():

@@ -32,8 +32,12 @@ MOST_DIRECTIONS = 8000
 """Parameters beyond which the domain is not looked through for what the answers do not show at all."""
 ROWS = 4.0
 """Residuals a parameter that the Jacobian is made of, at first."""
-MOST_ASKED, PASSES, BETTER = 200_000, 3, 3
-"""Further answers among which those are looked for that show what is not known yet, how often, and how many each."""
+MOST_ASKED, FEWER_ASKED = 200_000, 30_000
+"""Further answers among which those are looked for that show what is not known yet, of each unit or all together."""
+LAST = 300
+"""Answers, the last ones, that are always among those at first."""
+PASSES, BETTER, MIXED = 3, 3, 24
+"""How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
 TELLING = 6
 """Points that would tell a direction which is not known."""
 CHUNK = 4_000_000
@@ -100,14 +104,14 @@ class _Sight:
             first += len(block.values)
         return found * np.minimum(self.errors[which], limit) / np.maximum(self.sizes[which], 1e-300)
 
-    def best(self, points: np.ndarray, which: np.ndarray, limit: float, count: int):
-        """For each of the numbered directions the ``count`` points whose answers move most by its step.
+    def best(self, points: np.ndarray, steps: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """For each of the steps (columns) the ``count`` points whose answers move most by it.
 
-        (rows, by how many of their errors they move), each (directions, count).
+        (rows, by how many of their errors they move), each (steps, count).
         """
-        steps, k = self.steps(which, limit), self.network.output_size
-        rows, moved = np.zeros((len(which), 0), dtype=int), np.zeros((len(which), 0))
-        for part in np.array_split(np.arange(len(points)), len(points) * k * len(which) // CHUNK + 1):
+        rows, moved = np.zeros((steps.shape[1], 0), dtype=int), np.zeros((steps.shape[1], 0))
+        width = self.network.output_size * steps.shape[1]
+        for part in np.array_split(np.arange(len(points)), len(points) * width // CHUNK + 1):
             shown = self._shown(points[part], steps).T
             own = np.argpartition(-shown, min(count, len(part) - 1), axis=1)[:, :count]
             rows = np.hstack([rows, part[own]])
@@ -118,10 +122,10 @@ class _Sight:
 
     def _shown(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """(points, steps): how far answers move by each step, in their errors."""
-        accuracy = answer_accuracy(self.network, points, self.noise, self.unit).reshape(len(points), -1)
         if not self.alone:
-            moved = self.layout.push(self.theta, points, steps)
-            return np.max(np.abs(moved) / accuracy[:, :, None], axis=1)
+            parts = [self._rows(part) @ steps for part in self._split(points, self.layout.num_parameters)]
+            return np.max(np.abs(np.concatenate(parts)).reshape(len(points), -1, steps.shape[1]), axis=1)
+        accuracy = answer_accuracy(self.network, points, self.noise, self.unit).reshape(len(points), -1)
         found = np.zeros((len(points), steps.shape[1]))
         for own, features, delta in self.layout.units(self.theta, points):
             used = np.flatnonzero(steps[own].any(axis=0))
@@ -181,8 +185,9 @@ class _Sight:
         if weak.any():
             basis = vectors[:, weak]
             product = [self._rows(part) @ (basis / scales[:, None]) for part in parts]
-            factor = np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r")
-            values[weak], turn = _singular(factor)
+            values[weak], turn = _singular(
+                np.asarray(np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r"))
+            )
             vectors[:, weak] = basis @ turn
         return np.arange(size), vectors / scales[:, None], values
 
@@ -226,39 +231,50 @@ def measure_visible(
     rng: np.random.Generator,
     limit: float = 1e-2,
     thorough: int = 1,
+    strict: float = 1.0,
 ) -> Visible:
     """From points ``x`` that were asked; what these do not tell is looked for on fresh points of the domain.
 
     ``limit``: the relative error to which a unit must be known; ``thorough``: how many times as many points of the
-    domain are looked at.
+    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more.
     """
     size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
-    x = x[rng.permutation(len(x))]
-    taken, left = x[:count], x[count : count + MOST_ASKED]
-    sight = _Sight(network, noise, unit, size > MOST_PARAMETERS)
+    # the last answers may have been asked for what they tell
+    x = np.concatenate([x[-LAST:], x[rng.permutation(max(len(x) - LAST, 0))]])
+    alone = size > MOST_PARAMETERS
+    count += LAST
+    taken, left = x[:count], x[count : count + (MOST_ASKED if alone else FEWER_ASKED)]
+    sight = _Sight(network, noise, unit, alone)
     if size > MOST_DIRECTIONS:
         sight.look(taken, finely=False)
         return _verdict(network, sight, sight.values == 0, x[:0])
     sight.look(taken)
     for _ in range(PASSES):
-        weak = np.flatnonzero(sight.errors > limit / 4)
+        weak = np.flatnonzero(sight.errors > limit / strict / 4)
         if not len(weak) or not len(left):
             break
         # answers that tell more may be among those not taken yet
-        rows, moved = sight.best(left, weak, limit, BETTER)
+        steps, dead = sight.steps(weak, limit), sight.dead[weak]
+        if not alone and np.sum(dead) > MIXED:  # a point that shows one shows most mixtures
+            mixed = steps[:, dead] @ rng.standard_normal((int(np.sum(dead)), MIXED))
+            steps = np.hstack([steps[:, ~dead], mixed])
+        rows, moved = sight.best(left, steps, BETTER * len(weak) // steps.shape[1])
         best = np.unique(rows[moved > 1])
         if not len(best):
             break
         taken, left = np.concatenate([taken, left[best]]), np.delete(left, best, axis=0)
         sight.look(taken)
-    weak, hidden, telling = np.flatnonzero(sight.errors > limit), np.zeros(len(sight.values), bool), x[:0]
-    if len(weak):
-        count *= thorough
-        pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
-        rows, moved = sight.best(pool, weak, limit, TELLING)
-        hidden[weak] = np.max(moved, axis=1) < 1
-        telling = pool[np.unique(rows[moved > 1])]
+    hidden, telling, count = np.zeros(len(sight.values), bool), x[:0], count * thorough
+    pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
+    # several directions that are known well enough may not be so together
+    known = limit / strict
+    for least in (known, known / 4):
+        weak = np.flatnonzero((sight.errors > least) & ~hidden)
+        if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > known:
+            rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
+            hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
+            telling = pool[np.unique(rows[moved > 1])]
     return _verdict(network, sight, hidden, telling)
 
 

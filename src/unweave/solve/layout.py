@@ -169,21 +169,6 @@ class Layout:
             for unit in range(self.sizes[layer + 1]):
                 yield self.incoming(layer, unit), features, deltas[:, :, unit]
 
-    def push(self, parameters: np.ndarray, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
-        """How the outputs (n, outputs) change along directions of the parameters: one more axis, the columns.
-
-        What ``linearise`` times the directions would be; units that no direction touches cost nothing.
-        """
-        found = np.zeros((len(x), self.sizes[-1], directions.shape[1]))
-        for own, features, delta in self.units(parameters, x):
-            used = np.flatnonzero(directions[own].any(axis=0))
-            rows = np.flatnonzero(delta.any(axis=1)) if len(used) else used
-            if len(rows):
-                change = features[rows] @ directions[np.ix_(own, used)]
-                places = np.ix_(rows, np.arange(delta.shape[1]), used)
-                found[places] += delta[rows, :, None] * change[:, None]
-        return found
-
     def _unfold(self, parameters: Array, x: Array, xp: ModuleType) -> tuple[Array, list[Array], list[Array]]:
         """Outputs, and the inputs and the slopes of every layer."""
         inputs, slopes, h, features = [], [], x, x

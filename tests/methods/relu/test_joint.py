@@ -12,7 +12,9 @@ from unweave.certificates.visible import measure_visible
 from unweave.methods.relu.lifted import fitting
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.joint import fit_jointly
+from unweave.methods.relu.lifted.missing import add_unit, as_trace
 from unweave.methods.relu.lifted.ridge_sum import put_up
+from unweave.methods.relu.lifted.votes import cross_by_votes
 
 
 def traced(sizes=(3, 8, 6, 2), seed: int = 0):
@@ -71,7 +73,8 @@ def test_a_weight_left_out_comes_back_from_the_answers_it_spoils():
 
 def test_a_large_network_is_looked_at_unit_by_unit(monkeypatch):
     network, box = draw_network((3, 8, 6, 2), 1), unweave.Box(-2.0, 2.0)
-    x = box.sample(3000, 3, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    x = np.concatenate([box.sample(3000, 3, rng), box.edge(3000, 3, rng)])
     whole = measure_visible(network, x, box, 1e-9, 1e-12, np.random.default_rng(6))
     monkeypatch.setattr("unweave.certificates.visible.MOST_PARAMETERS", 10)
     alone = measure_visible(network, x, box, 1e-9, 1e-12, np.random.default_rng(6))
@@ -94,3 +97,45 @@ def test_bars_grow_with_what_a_good_fit_leaves():
     assert search.inquiry.noise > 0
     assert search.roughness <= 4
     assert fitting.BEYOND == 8.0
+
+
+def test_a_weak_unit_comes_back_from_what_the_others_leave():
+    network, box, search = traced()
+    follower, rng = search.follower, np.random.default_rng(7)
+    x = box.sample(4000, 3, rng)
+    whole = put_up(follower.traces, follower.faces, x, network(x), np.full(len(x), 1e-6))
+    share = np.mean(whole.forward(np.hstack([x, np.ones((len(x), 1))]))[2] > 0, axis=0)
+    weak = np.arange(len(whole.beta)) == int(np.argmin(np.abs(share - 0.4)))
+    y = replace(whole, output=np.where(weak[:, None], 1e-3 * whole.output, whole.output))(x)
+    bars, less = np.full(len(x), 2e-6), follower.traces.take(~weak)
+    start = put_up(less, follower.faces, x, y, bars)
+    grown, left = add_unit(start, x, y, bars, rng)
+    assert left < 0.8
+    more = less.join(as_trace(grown, less.planes, x))
+    more, fitted = fit_jointly(more, grown, x, y, bars, max_steps=40)
+    assert len(more) == len(whole.beta)
+    assert np.max(np.abs(start(x) - y)) > 50 * bars[0]
+    assert np.mean(np.abs(fitted(x) - y) > 8 * bars[0]) < 0.02
+
+
+def test_a_weight_that_no_question_crossed_is_told_by_kinks_beyond():
+    _, _, search = traced()
+    follower = search.follower
+    search.draw(20)
+    kinks = search.open_kinks()
+    follower.own(kinks)
+    told = 0
+    for j in range(len(follower.traces)):
+        for i in np.flatnonzero(follower.traces.known[j]):
+            traces = replace(
+                follower.traces, gamma=follower.traces.gamma.copy(), beta=follower.traces.beta.copy()
+            )
+            traces.known, weight = follower.traces.known.copy(), float(traces.beta[j, i])
+            traces.known[j, i], traces.beta[j, i] = False, 0.0
+            traces.gamma[j] += weight * traces.sides[j, i] * traces.ridges[i]
+            if not cross_by_votes(search.sightings, traces, kinks):
+                continue
+            if traces.known[j, i]:
+                told += 1
+                assert abs(traces.beta[j, i] - weight) < 1e-3 * np.abs(traces.beta[j]).max()
+    assert told >= 5

@@ -17,10 +17,12 @@ from unweave.methods.relu.lifted.compose import compose, evaluation_error
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.explain import Explained
 from unweave.methods.relu.lifted.joint import fit_jointly
+from unweave.methods.relu.lifted.missing import add_unit, as_trace
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
 from unweave.methods.relu.lifted.shallow import assemble_one
+from unweave.methods.relu.lifted.traces import Traces
 from unweave.probes.inquiry import Inquiry
 
 BEYOND = 8.0
@@ -35,6 +37,10 @@ HOPELESS = 300.0
 """Median deviation in error bars from which on a fit of everything takes a few steps only."""
 ROWS = 3.0
 """Residuals a parameter in a fit of everything."""
+WORSE = 3.0
+"""Factor by which wrong answers may become more while zero sets are followed farther."""
+MOST_MISSING, LEAVING, BETTER = 6, 0.9, 0.9
+"""Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
 
@@ -49,6 +55,8 @@ class Fitted(Explained):
     """Share of all answers beyond their error bars."""
     telling: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
     """Numbers of answers that were asked because they tell what others do not: every fit of everything sees them."""
+    extras: Traces | None = None
+    """Units that no line shows, found in what the others leave over of the answers."""
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
@@ -103,7 +111,7 @@ class Fitted(Explained):
     def fit_jointly(self, max_turns: int = 4) -> RidgeSum:
         """All answers together tell planes and units better than each is told alone, and then these go farther."""
         assert self.follower is not None
-        follower, known, turn = self.follower, -1, 0
+        follower, turn, best = self.follower, 0, None
         while True:
             follower.drop_parts()
             if self.wrong >= CORNERS:  # otherwise they may be what is missing
@@ -111,28 +119,32 @@ class Fitted(Explained):
             x, y, bars = self._answers()
             few = self.rng.permutation(len(x))
             some = few[:4000]
-            point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
-            if follower.drop_idle(np.linalg.norm(point.output, axis=1) < IDLE):
-                point = put_up(follower.traces, follower.faces, x[some], y[some], bars[some])
-            rows = np.union1d(few[: int(ROWS * len(point.flat()) / y.shape[1])], self.telling)
-            traces, prior = follower.traces, replace(follower.traces, covariance=follower.alone())
-            known, misses = int(traces.known.sum()), np.zeros(0)
-            for _ in range(2):
-                # where something is wrong that no fit mends a few steps tell
-                steps = 12 if np.median(np.abs(point(x) - y) / bars[:, None]) < HOPELESS else 3
-                traces, point = fit_jointly(prior, point, x[rows], y[rows], bars[rows], max_steps=steps)
-                misses = np.max(np.abs(point(x) - y), axis=1) / bars
-                if np.median(misses) > BEYOND:
-                    break
-                gross = misses > 100 if np.mean(misses > BEYOND) > CORNERS else np.zeros(len(x), dtype=bool)
-                rows = np.union1d(rows, np.argsort(-np.where(gross, 0.0, misses))[: len(rows) // 2])
+            point = put_up(self._all_traces(), follower.faces, x[some], y[some], bars[some])
+            idle = np.linalg.norm(point.output, axis=1)[: len(follower.traces)] < IDLE
+            if follower.drop_idle(idle):
+                point = put_up(self._all_traces(), follower.faces, x[some], y[some], bars[some])
+            known = int(follower.traces.known.sum())
+            traces, point = self._fit_all(self._all_traces(alone=True), point)
+            traces, point = self._find_missing(traces, point)
+            count = len(follower.traces)
+            self.extras = traces.take(np.arange(count, len(traces)))
+            traces = traces.take(np.arange(count))
+            misses = np.max(np.abs(point(x) - y), axis=1) / bars
             if np.mean(misses > BEYOND) < CORNERS:
                 self._roughen_locally(np.abs(point(x) - y), bars)
                 bars = self._answers()[2]
                 misses = np.max(np.abs(point(x) - y), axis=1) / bars
             typical, wrong = np.sqrt(np.mean(np.minimum(misses, BEYOND) ** 2)), np.mean(misses > BEYOND)
-            self.say(f"  joint fit {turn}: {known} weights, typical miss {typical:.2f}, wrong {wrong:.4f}")
+            self.say(
+                f"  joint fit {turn}: {known} weights, {len(self.extras)} units more, "
+                f"typical miss {typical:.2f}, wrong {wrong:.4f}"
+            )
             turn += 1
+            if best is not None and wrong > WORSE * best[0]:  # what was followed since is not right
+                follower.settle(best[1])
+                self.extras = best[2]
+                return best[3]
+            best = wrong, traces, self.extras, point
             if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
                 return point
             far = np.flatnonzero(misses > BEYOND)
@@ -145,6 +157,59 @@ class Fitted(Explained):
                 follower.follow(self.open_kinks())
             if int(follower.traces.known.sum()) == known:
                 return point
+
+    def _all_traces(self, *, alone: bool = False) -> Traces:
+        """The traces and the units that no line shows; ``alone``: as each for itself is told."""
+        assert self.follower is not None
+        traces = self.follower.traces
+        if alone:
+            traces = replace(traces, covariance=self.follower.alone())
+        if self.extras is None or self.extras.beta.shape[1] != len(traces.planes):
+            return traces
+        return traces.join(self.extras)
+
+    def _fit_all(self, traces: Traces, point: RidgeSum, max_steps: int = 12) -> tuple[Traces, RidgeSum]:
+        """Fitted to a share of the answers, then to those as well that it misses most."""
+        x, y, bars = self._answers()
+        prior = traces
+        count = int(ROWS * len(point.flat()) / y.shape[1])
+        rows = np.union1d(self.rng.permutation(len(x))[:count], self.telling)
+        for _ in range(2):
+            # where something is wrong that no fit mends a few steps tell
+            steps = max_steps if np.median(np.abs(point(x) - y) / bars[:, None]) < HOPELESS else 3
+            traces, point = fit_jointly(prior, point, x[rows], y[rows], bars[rows], max_steps=steps)
+            misses = np.max(np.abs(point(x) - y), axis=1) / bars
+            if np.median(misses) > BEYOND:
+                break
+            gross = misses > 100 if np.mean(misses > BEYOND) > CORNERS else np.zeros(len(x), dtype=bool)
+            rows = np.union1d(rows, np.argsort(-np.where(gross, 0.0, misses))[: len(rows) // 2])
+        return traces, point
+
+    def _find_missing(self, traces: Traces, point: RidgeSum) -> tuple[Traces, RidgeSum]:
+        """With units that no line shows, as long as each explains much of what the others leave."""
+        x, y, bars = self._answers()
+        before = self._amiss(point, x, y, bars)
+        for _ in range(MOST_MISSING):
+            if before[0] <= CORNERS or before[1] > HOPELESS or clock.now() > self.deadline:
+                break
+            grown, left = add_unit(point, x, y, bars, self.rng)
+            if left > LEAVING:
+                break
+            rows = self.rng.permutation(len(x))[: int(4 * ROWS * len(grown.flat()) / y.shape[1])]
+            more = traces.join(as_trace(grown, traces.planes, x))
+            more, grown = fit_jointly(more, grown, x[rows], y[rows], bars[rows], max_steps=24)
+            after = self._amiss(grown, x, y, bars)
+            self.say(f"  one unit more: {before[0]:.4f} -> {after[0]:.4f} wrong, left {left:.2f}")
+            if after[0] > BETTER * before[0] and after[1] > BETTER * before[1]:
+                break
+            traces, point, before = more, grown, after
+        return traces, point
+
+    @staticmethod
+    def _amiss(point: RidgeSum, x, y, bars) -> tuple[float, float]:
+        """Share of answers that are wrong, and the median deviation in error bars."""
+        misses = np.max(np.abs(point(x) - y), axis=1) / bars
+        return float(np.mean(misses > BEYOND)), float(np.median(misses))
 
     def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""

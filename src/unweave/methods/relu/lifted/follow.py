@@ -106,7 +106,7 @@ class Follower:
             )
             voted = 0
             if self.sightings.inquiry.coarse and not crossed.any():
-                voted = cross_by_votes(self.sightings, self.traces, kinks, ~self.owned.any(axis=1))
+                voted = cross_by_votes(self.sightings, self.traces, kinks[~np.any(self.owned, axis=1)])
                 self.say(f"  {voted} weights by votes")
             self.drop_misread()
             idle = 0 if crossed.any() or added or voted else idle + 1

@@ -51,13 +51,12 @@ def fit_jointly(
             matrix[np.diag_indices(size)] += prior
             scale = np.sqrt(np.maximum(np.diag(matrix), 1e-300))
             matrix = matrix / scale[:, None] / scale
-            matrix[np.diag_indices(size)] += 1e-11
-            factor, stale = scipy.linalg.cho_factor(matrix, check_finite=False)[0], False
+            factor, stale = _factor(matrix), False
         gradient = gradient_of(point, x, u, z, weights**2 * residual / bars)
         gradient = np.where(prior, q, 0.0) + _turn(gradient[None], roots)[0]
         change = scipy.linalg.cho_solve((factor, False), gradient / scale, check_finite=False) / scale
         cost, value = _cost(residual, limit) + float(q[:held] @ q[:held]), np.inf
-        for shorter in (1.0, 0.3, 0.1):
+        for shorter in (1.0, 0.3, 0.1, 0.03, 0.01):
             trial = q - shorter * change
             there = start.at(base + _turn(trial[None].copy(), [root.T for root in roots])[0])
             fresh, *bends = there.forward(x)
@@ -81,6 +80,18 @@ def fit_jointly(
         blocks.append(rough**2 * root @ spread[part, part] @ root.T)
         first += len(root)
     return _traces(traces, point, blocks), _normalised(point)
+
+
+def _factor(matrix: np.ndarray) -> np.ndarray:
+    """The triangular factor of a matrix with ones on the diagonal, damped as little as rounding allows."""
+    for damping in (1e-11, 1e-9, 1e-7):
+        matrix[np.diag_indices(len(matrix))] += damping
+        try:
+            return scipy.linalg.cho_factor(matrix, check_finite=False)[0]
+        except np.linalg.LinAlgError:
+            continue
+    matrix[np.diag_indices(len(matrix))] += 1e-4
+    return scipy.linalg.cho_factor(matrix, check_finite=False)[0]
 
 
 def _normalised(point: RidgeSum) -> RidgeSum:

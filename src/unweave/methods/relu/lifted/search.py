@@ -25,6 +25,8 @@ from unweave.methods.relu.lifted.information import (
 
 GAINING = 0.8
 """Share of a standard error that may be left where points asked for it were of use."""
+STRICT = 4.0
+"""How many times better than a certificate asks for units are to be known before it."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 
@@ -98,7 +100,11 @@ class Search(Fitted):
             precision = self.precision
             noise = float(np.min(bars)) if precision is None else precision.noise
             unit = self.inquiry.relative if precision is None else precision.unit
-            points = measure_visible(self.network, x, self.domain, noise, unit, self.rng, thorough=2).telling
+            # the certificate looks at other points, and at other answers first
+            visible = measure_visible(
+                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT
+            )
+            points = visible.telling
             self.say(f"  {len(points)} points would tell more")
             if not len(points):
                 break

@@ -8,7 +8,7 @@ trace is exact wherever all of its unknown planes lie on their sides, a convex p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -77,6 +77,15 @@ class Traces:
             self.turn[rows],
             self.seed[rows],
         )
+
+    def join(self, other: Traces) -> Traces:
+        """With those of another over the same planes."""
+        parts = (
+            (getattr(self, part.name), getattr(other, part.name))
+            for part in fields(self)
+            if part.name != "planes"
+        )
+        return Traces(self.planes, *(np.concatenate(pair) for pair in parts))
 
     def begin(
         self,

@@ -1,8 +1,9 @@
 """Weights of traced units from kinks of lines that lie beyond planes which no question could cross.
 
-Where a zero set meets a plane in a cell too small for the answers' error bars, it goes on beyond all the same, and lines
-bend there. A kink beyond one plane that a trace has not crossed gives the weight with which it would lie on the trace,
-and then the jump that it must have; kinks of several lines that give the same weight are the unit's own. No question.
+Where a zero set meets a plane in a cell too small for the error bars of answers, it goes on beyond all the same, and
+lines bend there. A kink beyond one plane that a trace has not crossed gives the weight with which it would lie on the
+trace, and then the jump that it must have; kinks of several lines that give the same weight are the unit's own. No
+question is asked.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ VAGUE = 0.05
 """A weight that is known to no better than this share of the facet is no vote."""
 
 
-def cross_by_votes(sightings: Sightings, traces: Traces, kinks: np.ndarray, free: np.ndarray) -> int:
-    """How many weights the numbered kinks tell, of which only the ``free`` ones may vote; ``traces`` learns them."""
+def cross_by_votes(sightings: Sightings, traces: Traces, kinks: np.ndarray) -> int:
+    """How many weights the numbered kinks, which no trace owns, tell; ``traces`` learns them."""
     s, found = sightings, 0
-    kinks = kinks[free]
     if not len(kinks):
         return 0
     heights = traces.planes.heights(s.x[kinks])

@@ -1,0 +1,120 @@
+"""Units that no line shows, from what the others leave over of rough answers.
+
+A unit that is weak, or switches where bends of others crowd, drowns on lines; in all answers together it does not. With
+the planes known, what the other units leave over is ``output * relu(weights . features)`` in the features (x, 1, |u|).
+Given where it is on, that is linear: weights of rank one are solved for, beside all that is linear anyway; they tell
+where it is on, and so on until that no longer changes. Of several beginnings the one that leaves least is taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum
+from unweave.methods.relu.lifted.traces import Traces
+
+BEGINNINGS, PASSES = 40, 12
+"""Regions tried at first, and how often each is solved for and drawn anew."""
+MOST_ROWS = 4000
+"""Answers that a unit is looked for in."""
+FAR = 30.0
+"""Deviations in error bars from which on an answer counts less, where few are."""
+
+
+def add_unit(
+    point: RidgeSum, x: np.ndarray, y: np.ndarray, bars: np.ndarray, rng: np.random.Generator
+) -> tuple[RidgeSum, float]:
+    """The sum with one more unit, and the share of the squares of what was left that it leaves."""
+    rows = rng.permutation(len(x))[:MOST_ROWS]
+    x, y, bars = x[rows], y[rows], bars[rows]
+    left, extended = y - point(x), np.hstack([x, np.ones((len(x), 1))])
+    features = np.hstack([extended, np.abs(extended @ point.rows.T)])
+    scale = np.sqrt(np.mean(features**2, axis=0)) + 1e-300
+    features = features / scale
+    misses = np.linalg.norm(left, axis=1) / bars
+    limit = max(FAR, 3 * float(np.median(misses)))
+    weights = np.sqrt(np.minimum(1.0, limit / np.maximum(misses, 1e-300))) / bars
+    design, target = features * weights[:, None], left * weights[:, None]
+    basis = np.linalg.svd(design, full_matrices=False)[0]
+    whole = float(np.sum(_without(basis, target) ** 2))
+    places = x / (np.std(x, axis=0) + 1e-300)
+    best = (1.0, np.zeros(features.shape[1]), np.zeros(y.shape[1]))
+    for _ in range(BEGINNINGS):
+        # a half space with a point deep inside that is wrong
+        middle = places[rng.choice(len(x), p=misses / misses.sum())]
+        height = (places - middle) @ rng.standard_normal(len(middle))
+        on = height > -rng.uniform(0, 0.7) * np.std(height)
+        for _ in range(PASSES):
+            found = _rank_one(design, on, basis, target)
+            if found is None:
+                break
+            theta, output = found
+            values = np.maximum(features @ theta, 0.0)
+            left = target - (values * weights)[:, None] * output
+            loss = float(np.sum(_without(basis, left) ** 2)) / whole
+            if loss < best[0]:
+                best = loss, theta, output
+            before, on = on, values > 0
+            if np.array_equal(on, before):
+                break
+    loss, theta, output = best
+    left = target - (np.maximum(features @ theta, 0.0) * weights)[:, None] * output
+    linear = np.linalg.lstsq(design, left, rcond=1e-12)[0] / scale[:, None]
+    theta, d = theta / scale, extended.shape[1]
+    grown = replace(
+        point,
+        above=point.above + np.vstack([linear[d:], linear[:d]]),
+        gamma=np.vstack([point.gamma, theta[:d]]),
+        beta=np.vstack([point.beta, theta[d:]]),
+        output=np.vstack([point.output, output]),
+    )
+    return grown, loss
+
+
+def as_trace(point: RidgeSum, planes: Planes, x: np.ndarray) -> Traces:
+    """The last unit of a sum as a trace that began at no kink: nothing is known of it but what a fit has found."""
+    theta, n = np.append(point.gamma[-1], point.beta[-1]), len(planes)
+    x = np.hstack([x, np.ones((len(x), 1))])
+    features = np.hstack([x, np.abs(x @ point.rows.T)])
+    spread = np.mean((features @ theta) ** 2) / (np.mean(features**2, axis=0) + 1e-300)
+    return Traces(
+        planes,
+        point.gamma[-1:],
+        point.beta[-1:],
+        np.ones((1, n), dtype=bool),
+        np.ones((1, n)),
+        point.output[-1:],
+        np.diag(spread)[None],
+        np.full((1, n), np.inf),
+        np.ones(1),
+        np.array([-1]),
+    )
+
+
+def _without(basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What the columns of an orthonormal basis leave of others."""
+    return rows - basis @ (basis.T @ rows)
+
+
+def _rank_one(
+    design: np.ndarray, on: np.ndarray, basis: np.ndarray, target: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Weights and output of the unit that explains ``target`` best if it is ``on`` there; positive on the whole."""
+    width = design.shape[1]
+    if np.sum(on) < 2 * width:
+        return None
+    own = design[on]
+    shared = basis[on].T @ own
+    matrix = own.T @ own - shared.T @ shared
+    matrix[np.diag_indices(width)] += 1e-9 * np.trace(own.T @ own) / width
+    solution = np.linalg.solve(matrix, own.T @ target[on] - shared.T @ (basis.T @ target))
+    # the best of rank one, as the answers weigh it
+    _, vectors = np.linalg.eigh(solution.T @ matrix @ solution)
+    output = vectors[:, -1]
+    theta = solution @ output
+    if np.sum(own @ theta) < 0:
+        theta, output = -theta, -output
+    return theta, output
