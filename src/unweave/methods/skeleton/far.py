@@ -41,8 +41,9 @@ NUM_FRESH = 2500
 a thousand."""
 FEW = 3
 """A weight that fewer answers depend on does not show."""
-NUM_LINES, NUM_FITTED = 24, 4000
-"""Lines on which rough answers are searched for planes, and answers that the sides of units are read from."""
+NUM_LINES, NUM_DRAWS, NUM_FITTED = 12, 3, 4000
+"""Lines on which rough answers are searched for planes, how often so many are drawn, and answers that the sides of units
+are read from."""
 CROWDED = 2.0
 """Units above for each plane from which on more lines are drawn."""
 MOST_SECONDS = 180.0
@@ -102,15 +103,13 @@ def find_first_layer(meter: Meter, problem: Problem, attempt: int) -> Network | 
     view = cast(Meter, FarView(meter, Scales.of(problem.precision).view))
     with meter.stage("lines"):
         inquiry = open_inquiry(view, problem.precision, rng)
-    for num_lines in (NUM_LINES * (attempt + 1), 2 * NUM_LINES * (attempt + 1)):
-        search = Search(inquiry, rng, clock.now() + problem.within(MOST_SECONDS), lambda text: None)
-        search.draw(num_lines)
+    search = Search(inquiry, rng, clock.now() + problem.within(MOST_SECONDS), lambda text: None)
+    for _ in range(NUM_DRAWS):
+        search.draw(NUM_LINES * (attempt + 1))
         search.find_planes()
         search.explain()
-        if search.num_units <= CROWDED * len(
-            search.planes
-        ):  # else a plane is missing, at which all of them bend
-            break
+        if search.num_units <= CROWDED * len(search.planes):
+            break  # else a plane is missing, at which all of them bend
     if search.follower is None or not search.num_units:
         return None
     x, y = view.transcript()
