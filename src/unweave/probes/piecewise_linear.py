@@ -11,9 +11,11 @@ import numpy as np
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 
-NEAR, LARGE, LEEWAY = 3.0, 1e3, 100.0
-"""The radius at which networks usually bend; a domain that reaches so many times as far is large; and what answers may be
-off there, where large terms may cancel, in the rounding of their own size."""
+NEAR, LARGE = 3.0, 1e3
+"""The radius at which networks usually bend, and how many times as far a domain reaches that is large."""
+LEEWAY = 100.0
+"""What answers near by may be off, in the rounding of their own size: large terms may cancel there."""
+
 
 def is_piecewise_linear(
     meter: Meter, precision: Precision, rng: np.random.Generator, *, num_segments: int = 6
