@@ -41,9 +41,10 @@ NUM_FRESH = 2500
 a thousand."""
 FEW = 3
 """A weight that fewer answers depend on does not show."""
-NUM_LINES, NUM_DRAWS, NUM_FITTED = 12, 3, 4000
-"""Lines on which rough answers are searched for planes, how often so many are drawn, and answers that the sides of units
-are read from."""
+NUM_LINES, NUM_DRAWS = 12, 3
+"""Lines on which rough answers are searched for planes, and how often so many are drawn at most."""
+NUM_FITTED = 4000
+"""Answers that the sides of units are read from."""
 CROWDED = 2.0
 """Units above for each plane from which on more lines are drawn."""
 MOST_SECONDS = 180.0
