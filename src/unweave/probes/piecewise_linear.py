@@ -11,7 +11,7 @@ import numpy as np
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 
-NEAR, LARGE = 3.0, 1e3
+NEAR, LARGE = 3.0, 10.0
 """The radius at which networks usually bend, and how many times as far a domain reaches that is large."""
 LEEWAY = 100.0
 """What answers near by may be off, in the rounding of their own size: large terms may cancel there."""

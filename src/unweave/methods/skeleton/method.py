@@ -34,7 +34,7 @@ from unweave.solve.design import telling_points
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
 
-LEAST_REACH = 1e8
+LEAST_REACH = 1e7
 """Radius of a domain from which on the skeleton is looked for."""
 SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
