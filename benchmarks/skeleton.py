@@ -67,6 +67,8 @@ CELLS = [
     *(one(name, (10, 16, 1), radius=radius, quick=name in ("gelu", "elu") and radius == 10.0)
       for name in ("gelu", "silu", "softplus", "elu", "mish", "selu") for radius in (10.0, 30.0)),
     one("gelu", (10, 16, 16, 1), radius=10.0, count=5, quick=False),
+    *(one("gelu", sizes, radius=radius, count=2, quick=False)
+      for sizes in ((10, 16, 1), (10, 16, 16, 1)) for radius in (1e3, 1e5, 1e7, 1e8, 1e9, 1e10)),
     *(one(name, (10, 16, 1), single=True, quick=name == "gelu")
       for name in ("gelu", "silu", "softplus", "elu", "mish", "selu")),
     *(one(name, (10, 16, 16, 1), single=True, quick=False) for name in ("gelu", "silu")),

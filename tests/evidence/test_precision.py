@@ -158,3 +158,12 @@ def test_questions_stay_inside_narrow_domains(domain, dtype):
     network = random_network((3, 4, 1))
     oracle = CallableOracle("model", 3, 1, dtype, network)
     assert measure_precision(Meter(oracle, domain=domain), np.random.default_rng(0)).noise > 0
+
+
+def test_rounding_measured_far_out_is_less_near_by():
+    network = random_network((6, 8, 1), "gelu", seed=1)
+    far = _measure(network, network, domain=Ball(1e9))
+    near = _measure(network, network, domain=Ball(3.0))
+    there = far.at(network(Ball(3.0).sample(50, 6, np.random.default_rng(0))))
+    assert far.noise > 1e6 * near.noise
+    assert near.noise / 30 < there.noise < 30 * near.noise

@@ -64,7 +64,7 @@ def test_a_bounded_domain_is_not_left():
     assert meter.ledger.total == before
 
 
-@pytest.mark.parametrize("domain", [None, Ball(4.0)])
+@pytest.mark.parametrize("domain", [None, Ball(4.0), Ball(1e3), Ball(1e9)])
 @pytest.mark.parametrize(
     ("activation", "expected"),
     [("relu", True), ("leaky_relu", True), ("gelu", False), ("softplus", False), ("tanh", False)],

@@ -10,7 +10,7 @@ multiples of one step have been rounded; their differences may all vanish, and t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -45,6 +45,13 @@ class Precision:
     def unit(self) -> float:
         """Relative rounding of the model's arithmetic."""
         return _EPS["float32" if self.kind == "float32" else "float64"]
+
+    def at(self, answers: np.ndarray) -> Precision:
+        """The precision of answers of this size: rounding that was measured where they are larger is less here."""
+        size = float(np.sqrt(np.mean(answers**2)))
+        if self.kind not in _EPS or size >= self.scale:
+            return self
+        return replace(self, noise=min(self.noise, self.relative * size), scale=size)
 
 
 def measure_precision(

@@ -11,16 +11,36 @@ import numpy as np
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 
+NEAR, LARGE = 3.0, 10.0
+"""The radius at which networks usually bend, and how many times as far a domain reaches that is large."""
+LEEWAY = 100.0
+"""What answers near by may be off, in the rounding of their own size: large terms may cancel there."""
+
 
 def is_piecewise_linear(
     meter: Meter, precision: Precision, rng: np.random.Generator, *, num_segments: int = 6
 ) -> bool:
-    """Whether at least half of the segments are straight, from three questions a segment (stage ``kind``)."""
+    """Whether at least half of the segments are straight, from three questions a segment (stage ``kind``).
+
+    In a large domain smooth units are straight far out, so those that are straight there are looked at near by as well.
+    """
     size = meter.input_size
     starts = meter.domain.sample(4 * num_segments, size, rng)
     # the domain may reach over many scales; stay with the half of the points nearest to its middle
     middle = np.median(starts, axis=0)
     starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
+    if not _are_straight(meter, precision, rng, starts):
+        return False
+    near = meter.domain.nearest(NEAR * rng.standard_normal((len(starts), size)) / np.sqrt(size))
+    large = LARGE * NEAR < meter.domain.reach(size) < np.inf
+    return not large or _are_straight(meter, precision, rng, near, leeway=LEEWAY)
+
+
+def _are_straight(
+    meter: Meter, precision: Precision, rng: np.random.Generator, starts: np.ndarray, leeway: float = 1.0
+) -> bool:
+    """Whether most of the segments from each of the points towards another are."""
+    size = meter.input_size
     aside = 1e-3 * np.minimum(np.std(starts, axis=0), 1.0)
     towards = starts[::-1] - starts + aside * rng.standard_normal(starts.shape)
     # the error of a rounded answer is at most half a step, so that no bend of a straight segment exceeds one
@@ -29,13 +49,15 @@ def is_piecewise_linear(
     with meter.stage("kind"):
         points = np.stack([starts, starts + length / 2 * towards, starts + length * towards])
         points = meter.snap(points.reshape(-1, size)).reshape(points.shape)
-        first, middle_value, last = meter.ask(points.reshape(-1, size)).reshape(3, len(starts), -1)
+        answers = meter.ask(points.reshape(-1, size))
+    precision = precision.at(answers)
+    first, middle_value, last = answers.reshape(3, len(starts), -1)
     # after rounding to the model's precision the middle point may sit off the middle by a little
     whole = np.linalg.norm(points[2] - points[0], axis=1)
     share = np.linalg.norm(points[1] - points[0], axis=1) / np.maximum(whole, 1e-300)
     bend = np.abs(middle_value - first - share[:, None] * (last - first))
     size_of_answers = np.maximum(np.abs(first), np.abs(last))
-    straight = np.all(bend <= slack * precision.noise + 1e-13 * size_of_answers, axis=1)
+    straight = np.all(bend <= leeway * (slack * precision.noise + 1e-13 * size_of_answers), axis=1)
     if np.mean(straight) < 0.5:
         return False
     return precision.kind != "float32" or not _bends_evenly(

@@ -70,6 +70,13 @@ def test_two_layers_alike_or_not(names):
     assert unweave.compare(truth, found.network).max_relative_error < 1e-9
 
 
+def test_a_large_domain_is_seen_from_inside():
+    truth = as_torch_initialises((6, 8, 6, 2), ("gelu", "gelu"), seed=2)
+    found = unweave.identify(truth, domain=unweave.Ball(1e9))
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
 def test_three_layers():
     truth = as_torch_initialises((10, 12, 12, 12, 1), ["gelu"] * 3, seed=3003)
     found = unweave.identify(truth)

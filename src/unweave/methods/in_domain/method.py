@@ -108,6 +108,7 @@ class InDomain:
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
+            problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
             found = _recover(pools, problem, self._effort(problem))
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")

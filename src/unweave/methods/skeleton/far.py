@@ -28,17 +28,23 @@ from unweave.methods.relu.lifted.search import Search
 from unweave.methods.relu.lines import ReluLines
 from unweave.probes.inquiry import open_inquiry
 
-WIDEST = 2e3
-"""Half width of the widest window."""
-FARTHER = 1e12
-"""The scale from which more than two layers are seen."""
+WIDEST, USUAL = 2e3, 300.0
+"""Half width of the widest window, and of most, which is kept clear of where the domain leaves room for no more."""
+FAR, FARTHER = 1e10, 1e12
+"""The scale from which one and two layers are seen where the domain allows it, and more than two."""
+ROOM = 30.0
+"""A bounded domain reaches so many times the scale from which it is seen: lines are long enough to cross all planes."""
+NUM_ATTEMPTS = 3
+"""Skeletons tried; in a bounded domain, where two layers may look like more, only the last looks for more."""
 NUM_FRESH = 2500
 """From the second attempt on a skeleton is tried on so many fresh points: a unit may be on, or off, in one direction of
 a thousand."""
 FEW = 3
 """A weight that fewer answers depend on does not show."""
-NUM_LINES, NUM_FITTED = 24, 4000
-"""Lines on which rough answers are searched for planes, and answers that the sides of units are read from."""
+NUM_LINES, NUM_DRAWS = 12, 3
+"""Lines on which rough answers are searched for planes, and how often so many are drawn at most."""
+NUM_FITTED = 4000
+"""Answers that the sides of units are read from."""
 CROWDED = 2.0
 """Units above for each plane from which on more lines are drawn."""
 MOST_SECONDS = 180.0
@@ -63,8 +69,8 @@ class Scales:
         """For answers of this precision in a domain of this radius."""
         if precision.kind == "float32":
             return cls(1e7, 0.0, 1e3, (1.0, 100.0))
-        view = min(1e10, reach)
-        return cls(view, WIDEST / view, 1e6, (3.0, 3e3))
+        view = min(FAR, reach / ROOM)
+        return cls(view, max(WIDEST / FAR, USUAL / view), 1e6, (3.0, 3e3))
 
 
 def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
@@ -87,6 +93,8 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
         finding = layers.recover(view, problem)
         if finding.network is not None and not finding.network.is_open:
             return _through_the_origin(finding)
+    if np.isfinite(meter.domain.reach(meter.input_size)) and attempt < NUM_ATTEMPTS - 1:
+        return Finding(None, reason="two layers do not explain what the domain shows")
     return _through_the_origin(_find_deep(meter, problem, attempt))
 
 
@@ -96,15 +104,13 @@ def find_first_layer(meter: Meter, problem: Problem, attempt: int) -> Network | 
     view = cast(Meter, FarView(meter, Scales.of(problem.precision).view))
     with meter.stage("lines"):
         inquiry = open_inquiry(view, problem.precision, rng)
-    for num_lines in (NUM_LINES * (attempt + 1), 2 * NUM_LINES * (attempt + 1)):
-        search = Search(inquiry, rng, clock.now() + problem.within(MOST_SECONDS), lambda text: None)
-        search.draw(num_lines)
+    search = Search(inquiry, rng, clock.now() + problem.within(MOST_SECONDS), lambda text: None)
+    for _ in range(NUM_DRAWS):
+        search.draw(NUM_LINES * (attempt + 1))
         search.find_planes()
         search.explain()
-        if search.num_units <= CROWDED * len(
-            search.planes
-        ):  # else a plane is missing, at which all of them bend
-            break
+        if search.num_units <= CROWDED * len(search.planes):
+            break  # else a plane is missing, at which all of them bend
     if search.follower is None or not search.num_units:
         return None
     x, y = view.transcript()
@@ -117,7 +123,8 @@ def find_first_layer(meter: Meter, problem: Problem, attempt: int) -> Network | 
 def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
     rng = problem.rng("deep skeleton", attempt)
     with meter.stage("lines"):
-        inquiry = open_inquiry(cast(Meter, FarView(meter, FARTHER)), problem.precision, rng)
+        farther = min(FARTHER, meter.domain.reach(meter.input_size) / ROOM)
+        inquiry = open_inquiry(cast(Meter, FarView(meter, farther)), problem.precision, rng)
     # rows that are parallel to a line, or cells without room, give infinities that no comparison passes
     with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         found = recover(Pool(inquiry, rng), max_seconds=problem.within(MOST_SECONDS))

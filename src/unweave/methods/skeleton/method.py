@@ -9,7 +9,7 @@ and a domain that reaches far.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import ClassVar
@@ -19,10 +19,11 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.skeleton.alpha import fit_alpha, has_alpha, state_alpha
 from unweave.methods.skeleton.assemble import Assembled, assemble, say_unknown, window_candidates
-from unweave.methods.skeleton.far import MOST_SECONDS, Scales, find_first_layer, find_skeleton
+from unweave.methods.skeleton.far import MOST_SECONDS, NUM_ATTEMPTS, Scales, find_first_layer, find_skeleton
 from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_unit
@@ -33,7 +34,7 @@ from unweave.solve.design import telling_points
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
 
-LEAST_REACH = 1e8
+LEAST_REACH = 1e7
 """Radius of a domain from which on the skeleton is looked for."""
 SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
@@ -49,11 +50,11 @@ MOST_PARAMETERS = 6000
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
 OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
-NUM_ATTEMPTS = 3
-"""Skeletons tried."""
 SHARP, NUM_SHARP = 3e-6, 20
 """Standard errors, relative to the largest parameter of a unit, that rounded answers are asked for, and questions a
 parameter up to which they are."""
+NUM_NEAR = 8
+"""Points near the origin at which the size of the answers is looked at."""
 NUM_QUIET = 3
 """Units that hardly show far out, looked for one after the other."""
 
@@ -76,6 +77,7 @@ class Skeleton:
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Find the skeleton, read its windows, settle what they leave open; look closer where that is not all."""
         finding = Finding(None, reason="no far skeleton was found")
+        problem = replace(problem, precision=_precision_near(meter, problem))
         for attempt in range(NUM_ATTEMPTS):
             if problem.deadline.left <= 0:
                 break
@@ -279,6 +281,15 @@ class Skeleton:
             if fit.rms <= SETTLED:
                 break
         return network
+
+
+def _precision_near(meter: Meter, problem: Problem) -> Precision:
+    """The precision of answers near the origin, which that of a large domain says little about."""
+    if np.isinf(meter.domain.reach(meter.input_size)):
+        return problem.precision
+    with meter.stage("settle"):
+        answers = meter.ask(near_points(NUM_NEAR, meter.input_size, problem.rng("precision near")))
+    return problem.precision.at(answers)
 
 
 def _describe(
