@@ -47,6 +47,8 @@ COARSE, CLEAR = 1e-7, 1e-3
 that their directions keep out of those of others to the last digits."""
 INVISIBLE = 1e-13
 """Relative size of the singular values of directions that change nothing but by rounding."""
+ROUNDED = 1e-12
+"""Relative error of the parts of a direction that changes nothing as a whole."""
 
 
 @dataclass(frozen=True)
@@ -121,18 +123,21 @@ class _Sight:
         return rows, moved
 
     def _shown(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """(points, steps): how far answers move by each step, in their errors."""
+        """(points, steps): how far answers move by each step, in their errors, beyond the rounding of the step."""
         if not self.alone:
-            parts = [self._rows(part) @ steps for part in self._split(points, self.layout.num_parameters)]
-            return np.max(np.abs(np.concatenate(parts)).reshape(len(points), -1, steps.shape[1]), axis=1)
+            parts = [
+                _beyond_rounding(self._rows(part), steps)
+                for part in self._split(points, self.layout.num_parameters)
+            ]
+            return np.max(np.concatenate(parts).reshape(len(points), -1, steps.shape[1]), axis=1)
         accuracy = answer_accuracy(self.network, points, self.noise, self.unit).reshape(len(points), -1)
         found = np.zeros((len(points), steps.shape[1]))
         for own, features, delta in self.layout.units(self.theta, points):
             used = np.flatnonzero(steps[own].any(axis=0))
             weights = np.max(np.abs(delta) / accuracy, axis=1) if len(used) else np.zeros(0)
             rows = np.flatnonzero(weights)
-            found[np.ix_(rows, used)] = weights[rows, None] * np.abs(
-                features[rows] @ steps[np.ix_(own, used)]
+            found[np.ix_(rows, used)] = weights[rows, None] * _beyond_rounding(
+                features[rows], steps[np.ix_(own, used)]
             )
         return found
 
@@ -284,6 +289,11 @@ def _verdict(network: Network, sight: _Sight, hidden: np.ndarray, telling: np.nd
     condition = float(values.max() / shown.min()) if len(shown) else np.inf
     deviations = unit_errors(network, sight.spread(hidden))
     return Visible(deviations, int(np.sum(hidden)), condition, sight.alone, telling)
+
+
+def _beyond_rounding(rows: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Sizes of ``rows @ steps`` less what the rounding of the steps makes of their parts."""
+    return np.maximum(np.abs(rows @ steps) - ROUNDED * (np.abs(rows) @ np.abs(steps)), 0.0)
 
 
 def _singular(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
