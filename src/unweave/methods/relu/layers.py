@@ -124,8 +124,9 @@ class ReluLayers:
             if first is None:
                 raise
             return TwoLayers(describe_planes(inquiry, first, str(spent), rng), first)
-        whole = finding.network is not None and not finding.reason
-        if whole and first.planes.normals.size + finding.network.weights[1].size <= LARGE:
+        network = finding.network
+        whole = network is not None and not finding.reason
+        if network is not None and whole and network.weights[0].size + network.weights[1].size <= LARGE:
             whole = not finding.undetermined  # what is open of a small one is worth another search
         return TwoLayers(finding if whole else None, first)
 
