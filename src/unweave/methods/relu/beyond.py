@@ -4,7 +4,7 @@ Where a unit is on and the first-layer units of all open weights rest, a stack w
 there a step across one of their planes, short enough for the unit to stay on, leaves the unit's output direction times
 the open weight times the height above the plane over: each such answer gives the weight, and several must agree.
 A unit that mostly is on where the other one is leaves the weight over in the stack already, as a part linear in that
-first-layer unit's feature.
+first-layer unit's feature (``rest``).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from unweave.core.domains import Domain
 from unweave.methods.relu.oriented import OrientedLayer
 from unweave.methods.relu.preactivation import PreActivation
+from unweave.methods.relu.rest import single_row
 from unweave.methods.relu.stack import Stack
 from unweave.probes.inquiry import SAFETY, Inquiry
 
@@ -40,13 +41,10 @@ def measure_beyond(
     pairs = [(i, int(j)) for i, unit in enumerate(units) for j in np.flatnonzero(~unit.known)]
     if not pairs or len(stack.signs) != len(units):
         return 0
-    left_over = [(i, j) for i, j in pairs if stack.rest[j].any()]
-    for i, j in left_over:
-        along = float(stack.rest[j] @ units[i].output)
-        if np.linalg.norm(stack.rest[j] - along * units[i].output) <= PARALLEL * abs(along):
-            units[i].weights[j], units[i].known[j] = stack.signs[i] * along, True
-    if left_over:
-        return sum(int(units[i].known[j]) for i, j in left_over)
+    pairs = _read_rest(units, pairs, stack)
+    read = [(i, j) for i, j in pairs if units[i].known[j]]
+    if read or not pairs:
+        return len(read)
     beyond = _Beyond(layer, inquiry.meter.domain, sorted({j for _, j in pairs}))
     seen = inquiry.meter.transcript()[0]
     seen = seen[beyond.rests(seen)]
@@ -64,6 +62,35 @@ def measure_beyond(
             units[i].weights[j], units[i].known[j] = stack.signs[i] * value, True
             total += 1
     return total
+
+
+def _read_rest(
+    units: list[PreActivation], pairs: list[tuple[int, int]], stack: Stack
+) -> list[tuple[int, int]]:
+    """Fill in weights that the rest of ``stack`` shows; the pairs of rows of it that are understood.
+
+    Besides open weights the rest may have one unit in it that is always on, whose output the other rows show.
+    """
+    shown, steady = np.all([u.known for u in units], axis=0), np.zeros((0, stack.rest.shape[1]))
+    if stack.rest[shown].any():
+        single = single_row(stack.rest[shown])
+        if single is None:
+            return []
+        steady = single[1][None]
+    understood = []
+    for j in sorted({j for _, j in pairs}):
+        owners = [i for i, other in pairs if other == j]
+        basis = np.concatenate([steady, [units[i].output for i in owners]])
+        if len(basis) > basis.shape[1]:
+            continue
+        parts = np.linalg.lstsq(basis.T, stack.rest[j], rcond=None)[0]
+        if np.linalg.norm(parts @ basis - stack.rest[j]) > PARALLEL * np.linalg.norm(stack.rest[j]):
+            continue
+        understood += [(i, j) for i in owners]
+        for i, part in zip(owners, parts[len(steady) :], strict=True):
+            if abs(part) > AGREES * np.max(np.abs(units[i].weights)):
+                units[i].weights[j], units[i].known[j] = stack.signs[i] * part, True
+    return understood
 
 
 class _Beyond:

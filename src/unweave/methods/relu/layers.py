@@ -51,6 +51,7 @@ MOSTLY = 0.85
 """Share of its weights that a unit of the second layer shows at least; zero sets of deeper units show half of them."""
 CHEAP = 4
 """Times as many rounds where no round refines the stack, ..."""
+SETTLINGS = 3
 MOST_REFINED = 3
 """... and how often it is refined in all."""
 HOPELESS = 0.9
@@ -123,8 +124,9 @@ class ReluLayers:
             if first is None:
                 raise
             return TwoLayers(describe_planes(inquiry, first, str(spent), rng), first)
-        whole = finding.network is not None and not finding.reason
-        if whole and first.planes.normals.size + finding.network.weights[1].size <= LARGE:
+        network = finding.network
+        whole = network is not None and not finding.reason
+        if network is not None and whole and network.weights[0].size + network.weights[1].size <= LARGE:
             whole = not finding.undetermined  # what is open of a small one is worth another search
         return TwoLayers(finding if whole else None, first)
 
@@ -225,7 +227,7 @@ class ReluLayers:
         if whole.misfit > stack.misfit:
             return complete, stack
         layer = OrientedLayer(first.planes, second.orientation)
-        for _ in range(2):  # what the fit shows, then what questions do
+        for _ in range(SETTLINGS):  # what the fit shows, then what questions do
             if not measure_beyond(inquiry, layer, second.units, whole, rng):
                 break
             whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)

@@ -26,14 +26,16 @@ def tolerant_signs(vectors: np.ndarray, target: np.ndarray, spread: float) -> tu
     return found, SAFETY * max(spread, 1e-8 * size)
 
 
-def signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tuple[np.ndarray, np.ndarray]:
+def signs_with_rest(
+    vectors: np.ndarray, tilt: np.ndarray, error: float, shown: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Signs for which what is left could come from units that are always active: weights of one sign an output."""
     num = len(vectors)
-    single = _signs_with_single(vectors, tilt, error)
-    if single is not None:
-        return single
     best, best_score = np.ones(num), np.inf
-    if 0 < num <= 16:
+    single = _signs_with_single(vectors[:, np.repeat(shown, tilt.shape[1])], tilt[shown], error)
+    if single is not None:
+        best = single
+    elif 0 < num <= 16:
         codes = 1.0 - 2.0 * ((np.arange(1 << num)[:, None] >> np.arange(num)) & 1)
         for chunk in np.array_split(codes, max(1, len(codes) // 1024)):
             rest = (tilt.ravel() - chunk @ vectors).reshape(len(chunk), *tilt.shape)
@@ -50,9 +52,7 @@ def signs_with_rest(vectors: np.ndarray, tilt: np.ndarray, error: float) -> tupl
     return best, significant(rest, error)
 
 
-def _signs_with_single(
-    vectors: np.ndarray, tilt: np.ndarray, error: float
-) -> tuple[np.ndarray, np.ndarray] | None:
+def _signs_with_single(vectors: np.ndarray, tilt: np.ndarray, error: float) -> np.ndarray | None:
     """Signs for which what is left is one unit's that is always active: they and that unit are fitted in turn."""
     if not len(vectors) or tilt.shape[1] == 1:
         return None
@@ -61,7 +61,7 @@ def _signs_with_single(
         signs = np.where(np.linalg.lstsq(vectors.T, (tilt - part).ravel(), rcond=None)[0] < 0, -1.0, 1.0)
         rest = significant(tilt - (signs @ vectors).reshape(tilt.shape), error)
         if single_row(rest) is not None:
-            return signs, rest
+            return signs
         left, values, right = np.linalg.svd(rest, full_matrices=False)
         part = values[0] * np.outer(left[:, 0], right[0])
     return None

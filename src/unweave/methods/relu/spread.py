@@ -56,11 +56,11 @@ def _rare_points(network: Network, x: np.ndarray, inquiry: Inquiry, rng: np.rand
         wanted = int(ROWS * (network.weights[layer].shape[1] + 1))
         for unit, side in product(range(at.shape[1]), (True, False)):
             lacking = min(wanted - int(np.sum(at[:, unit] == side)), num_left)
-            base = seen[known[:, unit] == side] if lacking > 0 else seen[:0]
-            if len(base):
+            there = np.flatnonzero(known[:, unit] == side) if lacking > 0 else []
+            if len(there):
+                base = seen[rng.permutation(there)[: TRIES * lacking]]
                 points = points_beside(base, TRIES * lacking, inquiry.meter.domain, rng)
                 points = points[_sides(network, points)[layer][:, unit] == side]
-                base = base[rng.permutation(len(base))[: TRIES * lacking]]
                 points = np.concatenate([points[:lacking], _telling(network, layer, points, base)])
                 found.append(points)
                 num_left -= lacking

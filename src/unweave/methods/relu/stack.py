@@ -145,7 +145,7 @@ def fit_stack(
             f"layer 2, unit {i}: the side it is active on" for i in np.flatnonzero(~found.determined)
         )
     else:
-        signs, rest = signs_with_rest(vectors, tilt, error)
+        signs, rest = signs_with_rest(vectors, tilt, error, shown)
         warnings = (ALWAYS_ACTIVE if found.complete else SIDES_OPEN,)
     size = np.max(np.abs(second), axis=1, initial=0.0)[:, None] + 1e-300
     used = np.any(np.abs(second) > 1e-7 * size, axis=0) | np.any(rest != 0, axis=1)

@@ -28,7 +28,7 @@ def find_steady(
 ) -> list[PreActivation]:
     """The unit behind what ``stack`` leaves over, if it is a single one and is off anywhere."""
     single = single_row(stack.rest)
-    if single is None:
+    if single is None or len(single[1]) == 1:  # of one output any rest looks like a single unit's
         return []
     row, output = single
     with inquiry.meter.stage("second layer"):
