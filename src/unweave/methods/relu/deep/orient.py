@@ -56,6 +56,8 @@ class Layer:
     leak: float = 0.0
     above: tuple[Candidate, ...] = ()
     """Units above that have told the sides."""
+    num_steady: int = 0
+    """How many after those found by their kinks were never seen to switch."""
 
     def units(self) -> list[Candidate]:
         """Its units, but those with open entries or never seen to switch, to begin with when it is looked for again."""
@@ -279,7 +281,7 @@ def close_layer(
     unseen = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
     is_last = num_carried is not None
     carried = len(rows) - num_steady if num_carried is None else num_carried
-    return Layer(rows, unseen, is_last, carried, leak)
+    return Layer(rows, unseen, is_last, carried, leak, num_steady=len(rows) - carried)
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
