@@ -65,7 +65,9 @@ def _firm(view: LayerView, unit: Candidate, max_rounds: int) -> Candidate:
 def cross_zero_set(view: LayerView, unit: Candidate, mine: np.ndarray, bad: np.ndarray) -> np.ndarray:
     """Kinks where short segments cross its zero set with features of bad entries active, the most of them first."""
     pool, known = view.pool, view.known
-    x, normal = zero_set(view, replace(unit, members=mine)) if len(mine) else (np.zeros((0, 0)), None)
+    if not len(mine):
+        return np.zeros(0, dtype=int)
+    x, normal = zero_set(view, replace(unit, members=mine))
     if not len(x):
         return np.zeros(0, dtype=int)
     active = known.active(known.features(x)) & bad[:-1]

@@ -75,7 +75,7 @@ def carry_over(
     rows = former.weights[known.depth]
     shown = np.ones(rows.shape, dtype=bool)
     for unit, feature in opened:
-        if unit < len(shown) and feature < shown.shape[1]:
+        if unit < len(rows) and feature < former.first(known.depth).width:
             shown[unit, feature] = False
     weights = np.where(same, rows[:, match] * (old_size[match] / np.maximum(size, 1e-300)), 0.0)
     seen = np.hstack([shown[:, match] & same, np.ones((len(rows), 1), dtype=bool)])
