@@ -18,6 +18,8 @@ from unweave.methods.relu.deep.spots import RANK, find_corners
 
 MODEL = 1e-9
 """Relative error to expect of what the features found predict."""
+NUM_STARTS, MANY_STARTS = 48, 144
+"""Points from which corners are looked for, and where few of them will do."""
 SPARE = 6
 """Answers beyond those that a corner needs: a step over a border shows in them."""
 
@@ -67,13 +69,20 @@ class Corners:
         *,
         least: int = 1,
         whole: bool = False,
+        stands: dict[int, bool] | None = None,
     ) -> int:
         """Ask up to ``num`` more that keep off the zero sets of ``rows`` and have ``least`` directions.
 
-        ``whole``: only such at which the derivative by every feature that moves will be known.
+        ``whole``: only such at which the derivative by every feature that moves will be known. ``stands``: how some of
+        the rows have to stand there, one of them at least.
         """
-        x, rank, room, free = find_corners(self.known, rows, self.pool, near=near)
-        enough = np.flatnonzero((rank >= least) & (free | (not whole)))
+        num_starts = NUM_STARTS if stands is None else MANY_STARTS
+        x, rank, room, free = find_corners(self.known, rows, self.pool, num_starts, near)
+        fine = (rank >= least) & (free | (not whole))
+        if stands:
+            z = self.known.features(x) @ rows[:, :-1].T + rows[:, -1]
+            fine &= np.any([(z[:, unit] > 0) == side for unit, side in stands.items()], axis=0)
+        enough = np.flatnonzero(fine)
         count = 0
         for i in enough[np.argsort(self._again(x[enough], rows), kind="stable")][: 3 * num]:
             if count == num:

@@ -96,7 +96,7 @@ def recover(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
             if top.is_output:
-                known, top = _finish(pool, known, top, suspects, say)
+                known, top = _finish(pool, known, top, suspects, found.open_entries, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
@@ -174,7 +174,13 @@ def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
 
 
 def _finish(
-    pool: Pool, known: Known, top: Top, suspects: np.ndarray | None, say, max_rounds: int = 3
+    pool: Pool,
+    known: Known,
+    top: Top,
+    suspects: np.ndarray | None,
+    open_entries: tuple[tuple[int, int], ...],
+    say,
+    max_rounds: int = 3,
 ) -> tuple[Known, Top]:
     """Fresh points where units may hide, and what they show to be missing."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
@@ -189,7 +195,7 @@ def _finish(
             fresh.append(suspects)
         pool.inquiry.meter.ask(np.concatenate(fresh))
         before = known.width
-        known, top = add_missing_units(pool, known, fit_top(pool, known))
+        known, top, open_entries = add_missing_units(pool, known, fit_top(pool, known), open_entries)
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
         if top.wrong.any():
             break

@@ -52,7 +52,7 @@ def _firm(view: LayerView, unit: Candidate, max_rounds: int) -> Candidate:
         others = np.setdiff1d(others[np.isinf(pool.normal_error[others]) & ~pool.foreign[others]], tried)
         others = others[np.argsort(-np.max(np.abs(pool.slope_jump[others]), axis=1))]
         if not len(others):
-            others = _cross(view, replace(unit, row=row), mine, errors > SHARP)
+            others = cross_zero_set(view, replace(unit, row=row), mine, errors > SHARP)
             if not len(others):
                 break
         tried = np.append(tried, others[:AT_ONCE])
@@ -62,10 +62,12 @@ def _firm(view: LayerView, unit: Candidate, max_rounds: int) -> Candidate:
     return replace(unit, row=row) if hit.sum() >= unit.hits else unit
 
 
-def _cross(view: LayerView, unit: Candidate, mine: np.ndarray, bad: np.ndarray) -> np.ndarray:
+def cross_zero_set(view: LayerView, unit: Candidate, mine: np.ndarray, bad: np.ndarray) -> np.ndarray:
     """Kinks where short segments cross its zero set with features of bad entries active, the most of them first."""
     pool, known = view.pool, view.known
-    x, normal = zero_set(view, replace(unit, members=mine)) if len(mine) else (np.zeros((0, 0)), None)
+    if not len(mine):
+        return np.zeros(0, dtype=int)
+    x, normal = zero_set(view, replace(unit, members=mine))
     if not len(x):
         return np.zeros(0, dtype=int)
     active = known.active(known.features(x)) & bad[:-1]

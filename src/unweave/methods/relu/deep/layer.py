@@ -8,6 +8,7 @@ of the layers below. Corners whose answers contradict point to units that are mi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from unweave.methods.relu.deep.extremes import border_lines, extreme_lines, rand
 from unweave.methods.relu.deep.finish import entries_from_answers
 from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.last import orient_last
+from unweave.methods.relu.deep.last import LastLayer, orient_last
 from unweave.methods.relu.deep.membership import explained
 from unweave.methods.relu.deep.orient import Layer, between, close_layer, orient, rows_of, where_it_may_switch
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.sides import Sides
-from unweave.methods.relu.deep.top import fit_top
+from unweave.methods.relu.deep.top import LAST, Top, fit_top
 from unweave.methods.relu.deep.units import find_units, update_units
 from unweave.methods.relu.deep.view import LayerView
 from unweave.methods.relu.deep.wide import complete_units, follow_units, lift_layer
@@ -133,13 +135,32 @@ def _try_last(
             guess = last.steady
             continue
         say(f"  last layer: {len(last.rows) - last.num_found} steady units, {last.num_choices} choices")
-        rows, seen = last.rows, last.seen
-        if not last.leak:
-            rows, seen = entries_from_answers(pool, known, rows, seen)
-        layer = close_layer(pool, known, rows, seen, num_carried=last.num_found, leak=last.leak)
-        if fit_top(pool, known.extended(layer.rows, layer.leak)).is_output:
+        layer, top = _close_last(view, last, last.rows, last.seen, say)
+        if top.wrong.any() and not last.seen.all() and not last.leak:
+            rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
+            other = _close_last(view, last, rows, seen, say)
+            if other[1].share_wrong < top.share_wrong:
+                layer, top = other
+        if top.is_output:
             return layer, None
     return None, guess
+
+
+def _close_last(
+    view: LayerView, last: LastLayer, rows: np.ndarray, seen: np.ndarray, say: Callable[[str], None]
+) -> tuple[Layer, Top]:
+    """The last layer from these rows, with what it leaves over of the answers, and the output layer on it."""
+    pool, known = view.pool, view.known
+    layer = close_layer(pool, known, rows, seen, num_carried=last.num_found, leak=last.leak)
+    whole = known.extended(layer.rows, layer.leak)
+    top = fit_top(pool, whole)
+    say(f"  as the last: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
+    if top.wrong.any() and top.median_miss < LAST:
+        whole, top, still_open = add_missing_units(pool, whole, top, layer.open_entries)
+        rows = np.hstack([whole.weights[-1], whole.biases[-1][:, None]])
+        layer = replace(layer, rows=rows, open_entries=still_open)
+        say(f"  with what is left over: {len(layer.rows)} units, wrong {top.share_wrong:.4f}")
+    return layer, top
 
 
 def _cores(units: list[Candidate]) -> list[list[Candidate]]:
@@ -157,8 +178,9 @@ def _progress(view: LayerView, units: list[Candidate]) -> str:
 
 
 def weak_units(known: Known, found: Layer) -> np.ndarray:
-    """Units of the last layer that no kink carries: read off the answers, or never seen to switch."""
-    return np.arange(min(found.num_carried, known.width), known.width)
+    """Units of the last layer that were never seen to switch."""
+    first = min(found.num_carried, known.width)
+    return np.arange(first, min(first + found.num_steady, known.width))
 
 
 def cross_weak_units(pool: Pool, known: Known, weak: np.ndarray) -> bool:

@@ -226,14 +226,14 @@ def _shares(
     told = (sides.votes.sum(axis=1) > 0) & ~sides.clashes
     signs = sides.signs()
     for unit in range(found.shape[1]):
-        agreed = []
-        for side in (False, True):
+        agreed, modes = [], [_mode(shares[unit][at], size[at]) for at in (~on[:, unit], on[:, unit])]
+        varies = [most >= FEWEST and kinds < 0.6 * most for _, kinds, most in modes]
+        for side, (middle, kinds, most) in enumerate(modes):
             if told[unit] and side == (signs[unit] > 0):
                 continue
-            at = on[:, unit] == side
-            middle, kinds, most = _mode(shares[unit][at], size[at])
-            # one pattern of the layers above: an active unit's share would not change either
-            if kinds < (1 if told[unit] else 2):
+            # one pattern of the layers above: an active unit's share would not change either, unless the other side is
+            # seen to be the active one
+            if kinds < (1 if told[unit] or varies[1 - side] else 2):
                 continue
             if kinds >= 0.6 * most:
                 agreed.append(middle)

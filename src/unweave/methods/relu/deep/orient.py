@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unweave.methods.relu.deep.candidates import Candidate
+from unweave.methods.relu.deep.candidates import Candidate, supporters
 from unweave.methods.relu.deep.corners import Corner, Corners
 from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
-from unweave.methods.relu.deep.firm import firm_units
+from unweave.methods.relu.deep.firm import cross_zero_set, firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.missing import (
@@ -35,6 +35,10 @@ from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines
 
 MOST_CORNERS = 90
+ASIDE = 0.03
+"""How far off corners, relative to their distance, lines between them begin and end."""
+FEW_LINES = 3
+"""Lines below which the zero set of a unit is crossed elsewhere before it is believed."""
 FEW = 0.3
 """Share of corners that a unit which is missing may spoil when nothing shows it."""
 NUM_NORMALS = 4
@@ -52,6 +56,8 @@ class Layer:
     leak: float = 0.0
     above: tuple[Candidate, ...] = ()
     """Units above that have told the sides."""
+    num_steady: int = 0
+    """How many after those found by their kinks were never seen to switch."""
 
     def units(self) -> list[Candidate]:
         """Its units, but those with open entries or never seen to switch, to begin with when it is looked for again."""
@@ -197,6 +203,10 @@ def _checked(view: LayerView, found: Candidate | None, units: list[Candidate]) -
     if found is None:
         return None
     line, t, hit = predict(view, found.row, found.seen)
+    if hit.any() and hit.all() and len(np.unique(line)) < FEW_LINES:
+        mine = np.flatnonzero(supporters(view, found.row, found.seen, 1e-6))
+        cross_zero_set(view, found, mine, np.ones(len(found.row), dtype=bool))
+        line, t, hit = predict(view, found.row, found.seen)
     places = view.pool.kinks_at(line[hit], t[hit], 10 * view.tolerance(line[hit], t[hit]))
     view.pool.measure(
         np.setdiff1d(places, view.kinks)[:NUM_NORMALS], view.known
@@ -219,30 +229,38 @@ def _until_shown(corners: Corners, sides: Sides, rows: np.ndarray) -> list[Shown
         done = shown and (shown[0].weights is not None or shown[0].is_last)
         if done or not sides.failed or len(corners.asked) > MOST_CORNERS:
             break
-        near = None
+        near, stands = None, None
         if shown:
-            near = _where_they_differ(corners, rows, shown[0])
+            stands = _rare_sides(rows, shown[0])
+            near = _where_they_differ(corners, rows, stands)
         elif len(sides.failed) <= len(sides.spoke):
             near = np.array([corner.x for corner in sides.failed])
-        if not corners.add(num, rows, near, least=len(rows) + 1, whole=True):
+        if not corners.add(num, rows, near, least=len(rows) + 1, whole=True, stands=stands):
             break
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         shown = show_units(sides, rows)
     return shown
 
 
-def _where_they_differ(corners: Corners, rows: np.ndarray, shown: Shown, num: int = 2000) -> np.ndarray:
-    """Points at which units whose share is open stand as they rarely do at the corners that show the unit."""
+def _rare_sides(rows: np.ndarray, shown: Shown) -> dict[int, bool]:
+    """For units whose share is open: the side on which few of the corners that show the unit have them."""
+    there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
+    return {unit: bool(np.mean(there[:, unit] > 0) < 0.5) for unit in shown.open_units}
+
+
+def _where_they_differ(
+    corners: Corners, rows: np.ndarray, stands: dict[int, bool], num: int = 2000
+) -> np.ndarray:
+    """Points at which units stand on these sides."""
     known, pool = corners.known, corners.pool
     domain, d = pool.inquiry.meter.domain, known.input_size
     x = spread_points(domain, num, d, pool.rng, 0.7)
     z = known.features(x) @ rows[:, :-1].T + rows[:, -1]
-    there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
     points = []
-    for unit in shown.open_units:
-        rare = x[(z[:, unit] > 0) == (np.mean(there[:, unit] > 0) < 0.5)]
+    for unit, side in stands.items():
+        rare = x[(z[:, unit] > 0) == side]
         if len(rare) < 3:
-            sign = 1.0 if np.mean(there[:, unit] > 0) > 0.5 else -1.0
+            sign = -1.0 if side else 1.0
             rare = lowest_points(known, sign * rows[unit : unit + 1, :-1], 3, domain, pool.rng)
         points.append(rare[:20])
     return np.concatenate(points)
@@ -263,7 +281,7 @@ def close_layer(
     unseen = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
     is_last = num_carried is not None
     carried = len(rows) - num_steady if num_carried is None else num_carried
-    return Layer(rows, unseen, is_last, carried, leak)
+    return Layer(rows, unseen, is_last, carried, leak, num_steady=len(rows) - carried)
 
 
 def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
@@ -297,7 +315,10 @@ def between(
         b = np.array([spoke[i].x for i in rng.integers(len(spoke), size=num)])
     else:
         b = extreme_points(known, num, domain, rng)
-    half = 0.49 * np.linalg.norm(b - a, axis=1)  # corners themselves lie on many borders
+    # corners lie on many borders, and what joins two of them may run along one
+    aside = ASIDE * np.linalg.norm(b - a, axis=1, keepdims=True) / np.sqrt(a.shape[1])
+    a, b = (domain.nearest(end + aside * rng.standard_normal(end.shape)) for end in (a, b))
+    half = 0.5 * np.linalg.norm(b - a, axis=1)
     apart = half > 1e-9
     a, b, half = a[apart], b[apart], half[apart]
-    return Lines((a + b) / 2, 0.49 * (b - a) / half[:, None], -half, half, half)
+    return Lines((a + b) / 2, 0.5 * (b - a) / half[:, None], -half, half, half)

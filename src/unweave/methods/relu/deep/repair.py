@@ -38,22 +38,24 @@ def find_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> tuple[in
         return None
     pool.measure(numbers, Known(pool.input_size))
     best: tuple[int, Candidate] | None = None
+    is_sure = False
     for depth in range(known.depth):
         found = _shared_row(pool, known, depth, numbers)
-        if found is None or (best is not None and len(found.members) <= len(best[1].members)):
+        if found is None or (best is not None and len(found.members) < len(best[1].members) + is_sure):
             continue
-        if depth < known.depth - 1 and not _goes_on(pool, known, depth, found):
+        goes_on = _goes_on(pool, known, depth, found) if depth < known.depth - 1 else True
+        if goes_on is False:
             continue
-        best = depth, replace(found, shown=True)
+        best, is_sure = (depth, replace(found, shown=True)), goes_on is True
     return best
 
 
-def _goes_on(pool: Pool, known: Known, depth: int, unit: Candidate) -> bool:
-    """Whether its zero set shows where the units beside it stand differently; that of a deeper unit bends there."""
+def _goes_on(pool: Pool, known: Known, depth: int, unit: Candidate) -> bool | None:
+    """Whether its zero set shows where the units beside it stand differently, as that of a deeper unit does not."""
     view = LayerView(pool, known.first(depth))
     view.load()
     rows = np.hstack([known.weights[depth], known.biases[depth][:, None]])
-    return bool(confirm(view, unit, rows))
+    return confirm(view, unit, rows)
 
 
 def carry_over(
@@ -73,7 +75,7 @@ def carry_over(
     rows = former.weights[known.depth]
     shown = np.ones(rows.shape, dtype=bool)
     for unit, feature in opened:
-        if unit < len(shown) and feature < shown.shape[1]:
+        if unit < len(rows) and feature < former.first(known.depth).width:
             shown[unit, feature] = False
     weights = np.where(same, rows[:, match] * (old_size[match] / np.maximum(size, 1e-300)), 0.0)
     seen = np.hstack([shown[:, match] & same, np.ones((len(rows), 1), dtype=bool)])

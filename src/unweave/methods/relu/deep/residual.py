@@ -48,19 +48,26 @@ class _Rest:
     bar: float
 
 
-def add_missing_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
-    """The last layer with units that what is left of the answers shows."""
+def add_missing_units(
+    pool: Pool, known: Known, top: Top, open_entries: tuple[tuple[int, int], ...] = ()
+) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
+    """The last layer with units that what is left of the answers shows, and the weights that are open then.
+
+    ``open_entries``: (unit, feature) of weights that were never seen.
+    """
     first, below, num_asked = known, known.first(known.depth - 1), 0
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
     seen, num_old = np.ones(rows.shape, dtype=bool), len(rows)
+    for unit, feature in open_entries:
+        seen[unit, feature] = False
     for _ in range(4 * MAX_UNITS):
         if not top.wrong.any() or top.wrong.all() or known.leaks[-1]:
             break
-        trial, start = _extended(_look(pool, known, top), rows, seen, num_old, top), top.coefficients
+        trial, start = _extended(_look(pool, known, top), rows, seen, top), top.coefficients
         if trial is None:
             found = unit_from_residual(pool, known, top)
             if found is not None:
-                trial = _joined(rows, seen, num_old, *found[:2])
+                trial = _joined(rows, seen, *found[:2])
                 if len(trial[0]) > len(rows):
                     start = np.vstack([start[:-1], found[2], start[-1:]])
         better = None if trial is None else _closed(pool, below, *trial, start)
@@ -77,18 +84,19 @@ def add_missing_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
             break
     before = fit_top(pool, first)
     if top.wrong.sum() > LEFT * before.wrong.sum():  # what is missing is not of this layer
-        return first, before
+        return first, before, open_entries
     size = np.linalg.norm(known.weights[-1], axis=1)
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]]) / size[:, None]
     known = below.extended(rows, known.leaks[-1])
-    return known, fit_top(pool, known, start=top.coefficients * np.append(size, 1.0)[:, None])
+    still_open = tuple((int(u), int(i)) for u, i in np.argwhere(~seen))
+    return known, fit_top(pool, known, start=top.coefficients * np.append(size, 1.0)[:, None]), still_open
 
 
 def _extended(
-    rest: _Rest, rows: np.ndarray, seen: np.ndarray, num_old: int, top: Top
+    rest: _Rest, rows: np.ndarray, seen: np.ndarray, top: Top
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """With entries of a unit found here that contradictions show now; None where they show none."""
-    for u in range(num_old, len(rows)):
+    """With entries of a unit that contradictions show now; None where they show none."""
+    for u in range(len(rows)):
         output = top.coefficients[u]
         if seen[u].all() or not output @ output > 0:
             continue
@@ -109,10 +117,10 @@ def _closed(
 
 
 def _joined(
-    rows: np.ndarray, seen: np.ndarray, num_old: int, row: np.ndarray, mine: np.ndarray
+    rows: np.ndarray, seen: np.ndarray, row: np.ndarray, mine: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """With one row more, or with one of those found here extended, where both are the same in what they share."""
-    for u in range(num_old, len(rows)):
+    """With one row more, or with one that has open entries extended, where both are the same in what they share."""
+    for u in np.flatnonzero(~seen.all(axis=1)):
         both = seen[u] & mine
         a, b = rows[u, both], row[both]
         size = np.linalg.norm(a) * np.linalg.norm(b)

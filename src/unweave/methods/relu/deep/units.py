@@ -27,8 +27,8 @@ def update_units(view: LayerView, units: list[Candidate]) -> tuple[list[Candidat
             judged = (
                 replace(unit, hits=int(hit.sum()), predicted=len(hit)) if hit.sum() > 0.9 * len(hit) else None
             )
-        if judged is not None:
-            kept.append(judged)
+        if judged is not None and not any(one.whole and agree(one, judged) for one in kept):
+            kept = [one for one in kept if one.whole or not judged.whole or not agree(one, judged)] + [judged]
             free &= ~supporters(view, judged.row, judged.seen)
     view.free = free
     return kept, free

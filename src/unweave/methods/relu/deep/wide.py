@@ -100,9 +100,36 @@ def complete_units(
 
     ``failed``: how often entries were asked for in vain.
     """
+    units = list(units)
+    open_entries = [int((~unit.seen).sum()) for unit in units]
+    # those with least to ask first: others may turn out to be the same units
+    order = np.argsort(open_entries, kind="stable")
+    order = [int(i) for i in order if open_entries[i]]
+    for part in (order[: (len(order) + 1) // 2], order[(len(order) + 1) // 2 :]):
+        _complete(view, units, [i for i in part if not _is_another(view, units, i)], failed, say)
+    return [unit for i, unit in enumerate(units) if unit.whole or not _is_another(view, units, i)]
+
+
+def _is_another(view: LayerView, units: list[Candidate], number: int) -> bool:
+    """Whether all kinks of a unit lie on the zero set of one that is whole."""
+    unit = units[number]
+    mine = supporters(view, unit.row, unit.seen)
+    whole = [one for i, one in enumerate(units) if one.whole and i != number]
+    return bool(mine.any()) and any(bool(np.all(supporters(view, one.row, one.seen)[mine])) for one in whole)
+
+
+def _complete(
+    view: LayerView,
+    units: list[Candidate],
+    chosen: list[int],
+    failed: dict[Any, int],
+    say: Callable[[str], None],
+) -> None:
+    """Follow the chosen units."""
     pool, known = view.pool, view.known
     numbers, traces = [], []
-    for number, unit in enumerate(units):
+    for number in chosen:
+        unit = units[number]
         mine = np.flatnonzero(supporters(view, unit.row, unit.seen))
         tried = [failed.get(_key(unit, int(i)), 0) for i in np.flatnonzero(~unit.seen)]
         if unit.whole or not len(mine) or min(tried) >= MOST_TRIED:
@@ -119,16 +146,14 @@ def complete_units(
             Trace(number, x, row / (row @ row), system, errors, eye[:, unit.seen], eye[:, ~unit.seen])
         )
     if not traces:
-        return units
+        return
     follow(pool, known, traces, sure=True, say=say)
-    units = list(units)
     for number, trace in zip(numbers, traces, strict=True):
         for i in np.flatnonzero(~trace.seen):
             key = _key(units[number], int(i))
             failed[key] = failed.get(key, 0) + 1
         if trace.crossed:
             units[number] = replace(_candidate(trace, units[number].members), shown=units[number].shown)
-    return units
 
 
 def _key(unit: Candidate, entry: int) -> tuple[float, ...]:
