@@ -48,7 +48,7 @@ that their directions keep out of those of others to the last digits."""
 INVISIBLE = 1e-13
 """Relative size of the singular values of directions that change nothing but by rounding."""
 ROUNDED = 1e-12
-"""Relative error of the parts of a direction that changes nothing as a whole."""
+"""Relative error of a direction that changes nothing as a whole."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,10 @@ class _Sight:
     def look(self, points: np.ndarray, *, finely: bool = True) -> None:
         """Take the directions from these points alone."""
         look = self._unit_by_unit(points, finely) if self.alone else [self._together(points)]
-        self.blocks = [
-            _Block(own, vectors, values, self._sizes(own, vectors)) for own, vectors, values in look
-        ]
+        self.blocks, self.scales = [], np.ones(self.layout.num_parameters)
+        for own, vectors, values, scales in look:
+            self.blocks.append(_Block(own, vectors, values, self._sizes(own, vectors)))
+            self.scales[own] = scales
         self.values = np.concatenate([b.values for b in self.blocks])
         self.sizes = np.concatenate([b.sizes for b in self.blocks])
         self.dead = np.concatenate([b.values <= INVISIBLE * b.values.max(initial=0.0) for b in self.blocks])
@@ -126,7 +127,7 @@ class _Sight:
         """(points, steps): how far answers move by each step, in their errors, beyond the rounding of the step."""
         if not self.alone:
             parts = [
-                _beyond_rounding(self._rows(part), steps)
+                _beyond_rounding(self._rows(part), steps, self.scales)
                 for part in self._split(points, self.layout.num_parameters)
             ]
             return np.max(np.concatenate(parts).reshape(len(points), -1, steps.shape[1]), axis=1)
@@ -137,7 +138,7 @@ class _Sight:
             weights = np.max(np.abs(delta) / accuracy, axis=1) if len(used) else np.zeros(0)
             rows = np.flatnonzero(weights)
             found[np.ix_(rows, used)] = weights[rows, None] * _beyond_rounding(
-                features[rows], steps[np.ix_(own, used)]
+                features[rows], steps[np.ix_(own, used)], self.scales[own]
             )
         return found
 
@@ -194,7 +195,7 @@ class _Sight:
                 np.asarray(np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r"))
             )
             vectors[:, weak] = basis @ turn
-        return np.arange(size), vectors / scales[:, None], values
+        return np.arange(size), vectors / scales[:, None], values, scales
 
     def _unit_by_unit(self, points: np.ndarray, finely: bool):
         """Each unit's own parameters, its scale among them, all others held: what couples units is left out.
@@ -215,7 +216,7 @@ class _Sight:
                 scales = np.where(scales > 0, scales, 1.0)
                 squares, vectors = scipy.linalg.eigh(matrix / np.outer(scales, scales), check_finite=False)
                 values = np.sqrt(np.where(squares > COARSE**2 * squares[-1], squares, 0.0))
-            yield own, vectors / scales[:, None], values
+            yield own, vectors / scales[:, None], values, scales
 
     def _roots(self, points: np.ndarray):
         """Every unit's parameters and rows with the squares of its columns of the weighted Jacobian."""
@@ -291,9 +292,10 @@ def _verdict(network: Network, sight: _Sight, hidden: np.ndarray, telling: np.nd
     return Visible(deviations, int(np.sum(hidden)), condition, sight.alone, telling)
 
 
-def _beyond_rounding(rows: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Sizes of ``rows @ steps`` less what the rounding of the steps makes of their parts."""
-    return np.maximum(np.abs(rows @ steps) - ROUNDED * (np.abs(rows) @ np.abs(steps)), 0.0)
+def _beyond_rounding(rows: np.ndarray, steps: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """Sizes of ``rows @ steps`` less what is rounding: directions were taken with parameters in these scales."""
+    lengths = np.linalg.norm(rows / scales, axis=1)[:, None] * np.linalg.norm(scales[:, None] * steps, axis=0)
+    return np.maximum(np.abs(rows @ steps) - ROUNDED * lengths, 0.0)
 
 
 def _singular(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
