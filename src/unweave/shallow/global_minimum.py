@@ -5,6 +5,8 @@ quadratic units (``shallow.quadratic_bound``), an exact interpolant next to the 
 loss that is zero to rounding, since no loss is negative. One proof of the contrary: a direction along which the
 loss falls, measured. Otherwise the least curvature decides between *second-order stationary* and *undecided*. Every
 check says holds, fails or can't be checked, with its number.
+
+One long file: the checks are short, and read best beside the verdict that weighs them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ Far from the origin every first-layer unit is saturated except near its own hype
 Assumes that no two first-layer rows are parallel and that every unit has an effect at some far vertex. The sign of
 each unit is a symmetry and cannot be known. tanh and sigmoid describe the same functions; the work is done in tanh
 form.
+
+One long file: it is the order of the stages, with what each hands to the next.
 """
 
 from __future__ import annotations

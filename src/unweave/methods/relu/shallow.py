@@ -5,6 +5,8 @@ known unit predicts, by their place and their size. When lines show nothing new,
 from everywhere (``ridge_fit``), which forgives starts that are off by a tenth. Then answers are asked that would betray
 a missing unit: from all over the domain, and in the corners to which the gradients of what is known point. From one
 that the fit does not explain a line leads to one that it does; on it the rest bends where the missing unit is.
+
+One long file: every step of the search reads and changes the same units, answers and fit.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ Positions of kinks come from the scan of a line, about six queries each. A norma
 in the two cells beside the kink. Where layers are known, the gradient in a cell lies in the row space of their
 Jacobian: as many queries as its rank instead of one an input. The slope along the line, which the scan has paid for,
 checks every gradient: a step over an unseen border, or a unit that is missing below, shows there.
+
+One long file: lines, kinks and cells number each other, and only the pool may keep these numbers together.
 """
 
 from __future__ import annotations
