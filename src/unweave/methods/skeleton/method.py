@@ -53,6 +53,8 @@ OUTLIERS = (1e3, 30.0, 5.0)
 SHARP, NUM_SHARP = 3e-6, 20
 """Standard errors, relative to the largest parameter of a unit, that rounded answers are asked for, and questions a
 parameter up to which they are."""
+FARTHEST_NEAR = 30.0
+"""Radius up to which points count as near the origin."""
 NUM_NEAR = 8
 """Points near the origin at which the size of the answers is looked at."""
 NUM_QUIET = 3
@@ -285,7 +287,7 @@ class Skeleton:
 
 def _precision_near(meter: Meter, problem: Problem) -> Precision:
     """The precision of answers near the origin, which that of a large domain says little about."""
-    if np.isinf(meter.domain.reach(meter.input_size)):
+    if not FARTHEST_NEAR <= meter.domain.reach(meter.input_size) < np.inf:
         return problem.precision
     with meter.stage("settle"):
         answers = meter.ask(near_points(NUM_NEAR, meter.input_size, problem.rng("precision near")))
@@ -323,7 +325,7 @@ def _explained(problem: Problem) -> float:
 
 
 def near_points(count: int, input_size: int, rng: np.random.Generator) -> np.ndarray:
-    """Points at radii .3 to 30, where all units bend at once."""
+    """Points at radii from .3 on, where all units bend at once."""
     x = rng.standard_normal((count, input_size))
-    radii = np.exp(rng.uniform(np.log(0.3), np.log(30.0), size=(count, 1)))
+    radii = np.exp(rng.uniform(np.log(0.3), np.log(FARTHEST_NEAR), size=(count, 1)))
     return x * (radii / np.linalg.norm(x, axis=1, keepdims=True))
