@@ -20,14 +20,21 @@ from unweave.core.outputs import apply_output
 
 Function = Callable[[np.ndarray], np.ndarray]
 Draw = np.random.Generator
+
+
+def _with_round_corner(z: np.ndarray, reach: float) -> np.ndarray:
+    """A relu whose corner is a parabola; one rounded by softplus would be a softplus unit, and rightly called so."""
+    return np.where(np.abs(z) < reach, (z + reach) ** 2 / (4 * reach), np.maximum(z, 0))
+
+
 LOOKALIKES: dict[str, Function] = {
     "gudermannian": lambda z: 2 * np.arctan(np.tanh(z / 2)),
     "z/sqrt(1+z^2)": lambda z: z / np.sqrt(1 + z * z),
     "arctan": np.arctan,
     "sin": np.sin,
-    "hard tanh, smoothed": lambda z: (np.logaddexp(0, 8 * (z + 1)) - np.logaddexp(0, 8 * (z - 1))) / 8 - 1,
+    "hard tanh, smoothed": lambda z: _with_round_corner(z + 1, 0.25) - _with_round_corner(z - 1, 0.25) - 1,
     "erf-tanh mixture": lambda z: 0.9 * np.tanh(z) + 0.1 * np.arctan(z),
-    "relu with a rounded corner": lambda z: np.logaddexp(0, 400 * z) / 400,
+    "relu with a rounded corner": lambda z: _with_round_corner(z, 5e-3),
     "cubic relu": lambda z: np.maximum(z, 0) + 1e-3 * np.maximum(z, 0) ** 2,
     "silu with its gate aside": lambda z: z / (1 + np.exp(-np.clip(z + 0.05, -700, 700))),
     "gelu-silu mixture": lambda z: 0.9 * act.get("gelu")(z) + 0.1 * act.get("silu")(z),

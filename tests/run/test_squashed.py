@@ -49,6 +49,19 @@ def test_large_negative_outputs_are_not_log_probabilities():
     assert unweave.compare(truth, found).max_relative_error < 1e-4
 
 
+def test_a_clamp_must_bend_at_once():
+    row = np.array([0.18, -0.63, 0.0, -0.31])
+
+    def rounded(x, reach=5e-3):
+        z = x @ row - 0.2
+        return np.minimum(z, 0) - np.maximum(reach - np.abs(z), 0) ** 2 / (4 * reach)
+
+    found = unweave.identify(rounded, input_size=4, budget=20_000, time_limit=10)
+    assert not found.identified
+    sharp = unweave.identify(lambda x: np.minimum(x @ row - 0.2, 0), input_size=4)
+    assert sharp.identified, sharp.verdict()
+
+
 def test_two_classes_are_one_difference():
     truth, answer = squashed((6, 5, 2), "relu", "softmax", 2)
     found = unweave.identify(answer, input_size=6)

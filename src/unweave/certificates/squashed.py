@@ -21,9 +21,27 @@ from unweave.solve.weighted import relative_errors
 BEHIND = "answers behind the squashing"
 """Name of the check."""
 NUM_POINTS = 64
+NUM_AT_A_BOUND, HALVINGS = 4, 60
+"""Points where an output comes to a bound of a clamp, each from a segment that is halved so often."""
 LOOSEST = 0.1
 LARGEST = 1e100
 """Where the network answers with more the model is not asked: it may have no number to say."""
+
+
+def _at_the_bounds(network: Network, view: Squashing, x: np.ndarray) -> np.ndarray:
+    """Points between those of ``x`` where an output just comes to a bound of the clamp: there it must bend at once."""
+    found, z = [x[:0]], network(x)
+    for output in range(z.shape[1]):
+        for bound in view.range:
+            beyond = z[:, output] > bound
+            low, high = x[~beyond][:NUM_AT_A_BOUND], x[beyond][:NUM_AT_A_BOUND]
+            low, high = low[: len(high)], high[: len(low)]
+            for _ in range(HALVINGS if len(low) else 0):
+                middle = (low + high) / 2
+                above = (network(middle)[:, output] > bound)[:, None]
+                low, high = np.where(above, low, middle), np.where(above, middle, high)
+            found.append(low)
+    return np.concatenate(found)
 
 
 def check_squashed(
@@ -45,6 +63,10 @@ def check_squashed(
     x = domain.sample(count, meter.input_size, rng)
     with np.errstate(all="ignore"):
         x = x[np.all(np.abs(view.restore(network(x))) < LARGEST, axis=1)]
+        if view.is_clamp:
+            border = _at_the_bounds(network, view, x)
+            border = border[domain.contains(border)][: int(max(meter.ledger.left - len(x), 0))]
+            x = np.concatenate([x, border])
     inner, meter.domain = meter.domain, domain
     try:
         with meter.stage(CERTIFICATE):
