@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -35,6 +36,15 @@ class Model:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         self.asked += len(x)
         return self.network(x)
+
+
+@pytest.fixture(autouse=True)
+def no_callbacks_of_the_collector():
+    """A signal that arrives inside one, such as Hypothesis has, is lost, and pytest complains of it."""
+    kept = gc.callbacks[:]
+    gc.callbacks.clear()
+    yield
+    gc.callbacks.extend(kept)
 
 
 @pytest.mark.parametrize("entry", entries(Evidence.QUERIES), ids=lambda entry: entry.name)
