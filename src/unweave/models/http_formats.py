@@ -157,7 +157,7 @@ def as_numbers(values: Any, name: str) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise OracleError(f"{name} answered with rows of different lengths; check input_size") from error
+        raise OracleError(f"{name} answered with rows of different lengths; check input_size=") from error
     if array.dtype.kind == "O" and any(value is None for value in array.reshape(-1)):
         raise OracleError(f"{name} answered null (NaN?); restrict domain=, to less than now")
     if array.dtype.kind not in "iuf":

@@ -227,7 +227,7 @@ class Transport:
             message = f"{where} finds even one question too large ({said}); raise the server's limit"
         else:
             message = (
-                f"{where} refuses the questions ({said}); check input_size, the input's name and datatype"
+                f"{where} refuses the questions ({said}); check input_size=, the input's name and datatype"
             )
         raise Refused(self.redact(message), status)
 

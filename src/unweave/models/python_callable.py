@@ -119,7 +119,7 @@ def ask_once(
         reason = " ".join(str(error).split())
         raise OracleError(
             f"{name} failed on one point of shape (1, {input_size}): {type(error).__name__}: {reason}; "
-            f"check input_size, and that it maps (n, {input_size}) to (n, outputs)"
+            f"check input_size=, and that it maps (n, {input_size}) to (n, outputs)"
         ) from error
 
 

@@ -34,7 +34,7 @@ from unweave.solve.weighted import weighted_polish
 NEAR = 10.0
 """Noisy answers farther out than so many times the network's own scale show its errors, not their noise."""
 MOST_NOISE = 3.0
-"""Answers may be so many times as noisy as was measured."""
+"""Answers may be so many times as noisy as was measured; what a method finds beyond is its own misfit."""
 
 
 @dataclass(frozen=True)

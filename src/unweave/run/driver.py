@@ -39,12 +39,10 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Method, Problem, Traits
 from unweave.methods.choose import Choice, asked_for, choose
 from unweave.result import Identification
+from unweave.run.certify import MOST_NOISE
 from unweave.run.copies import USEFUL, Copy, keep_refused
 from unweave.run.memory import nothing_fits, too_large
 from unweave.run.wishes import Wishes
-
-MOST_NOISE = 3.0
-"""A method may find the answers of a model so many times as noisy as was measured; what is beyond is its own misfit."""
 
 
 class Side(Protocol):
