@@ -11,6 +11,8 @@ from methods.relu.test_follow import draw_network, open_search
 from unweave.certificates.visible import measure_visible
 from unweave.methods.relu.lifted import fitting
 from unweave.methods.relu.lifted.corners import cross_corners
+from unweave.methods.relu.lifted.free import fit_freely
+from unweave.methods.relu.lifted.held import fit_some
 from unweave.methods.relu.lifted.joint import fit_jointly
 from unweave.methods.relu.lifted.missing import add_unit, as_traces
 from unweave.methods.relu.lifted.ridge_sum import put_up
@@ -111,11 +113,27 @@ def test_a_weak_unit_comes_back_from_what_the_others_leave():
     start = put_up(less, follower.faces, x, y, bars)
     grown, left = add_unit(start, x, y, bars, rng)
     assert left < 0.8
+    held = fit_some(grown, np.array([len(less)]), x, y, bars, typical=1.0)
+    assert np.array_equal(held.gamma[:-1], grown.gamma[:-1])
+    assert np.mean(np.abs(held(x) - y) > 8 * bars[0]) < 0.02
     more = less.join(as_traces(grown, 1, less.planes, x))
     more, fitted = fit_jointly(more, grown, x, y, bars, max_steps=40)
     assert len(more) == len(whole.beta)
     assert np.max(np.abs(start(x) - y)) > 50 * bars[0]
     assert np.mean(np.abs(fitted(x) - y) > 8 * bars[0]) < 0.02
+
+
+def test_a_boundary_that_is_off_is_mended_by_the_answers_beyond_it():
+    network, box, search = traced()
+    follower, x = search.follower, box.sample(4000, 3, np.random.default_rng(8))
+    whole = put_up(follower.traces, follower.faces, x, network(x), np.full(len(x), 1e-6))
+    y, bars = whole(x), np.full(len(x), 1e-6)
+    gamma = whole.gamma.copy()
+    gamma[0, -1] += 0.01 * np.linalg.norm(gamma[0])
+    mended = fit_freely(replace(whole, gamma=gamma), x, y, bars)
+    assert np.mean(np.abs(replace(whole, gamma=gamma)(x) - y) > 8 * bars[:, None]) > 0.1
+    assert np.all(np.abs(mended(x) - y) < 8 * bars[:, None])
+    assert len(whole.take(np.arange(2)).output) == 2
 
 
 def test_a_weight_that_no_question_crossed_is_told_by_kinks_beyond():

@@ -83,6 +83,7 @@ def _settle(search: Search, say) -> bool:
             if search.is_composed:
                 if search.inquiry.coarse and not lean:
                     search.drop_needless()
+                    search.tighten()
                     lean = True
                     continue
                 search.ask_telling()
@@ -99,7 +100,10 @@ def _settle(search: Search, say) -> bool:
         if search.is_composed and (not search.inquiry.coarse or search.wrong > CORNERS or fresh > MENDABLE):
             return False  # only more lines help
         if search.is_composed:
+            before = max(search.wrong, 1e-9)
             search.mend()
+            if search.wrong > before:
+                return False
             continue
         search.sharpen()
     return False

@@ -14,7 +14,7 @@ from unweave.certificates.visible import measure_visible
 from unweave.core import clock
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
-from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS, Fitted
+from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
@@ -22,6 +22,7 @@ from unweave.methods.relu.lifted.information import (
     measure_information,
     without_units,
 )
+from unweave.methods.relu.lifted.mend import Mended
 
 GAINING = 0.8
 """Share of a standard error that may be left where points asked for it were of use."""
@@ -32,7 +33,7 @@ FLAGGED = 0.05
 
 
 @dataclass
-class Search(Fitted):
+class Search(Mended):
     """What is known so far."""
 
     information: Information | None = None
