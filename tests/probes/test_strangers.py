@@ -57,6 +57,13 @@ def test_a_gaussian_process():
     assert "a sum of bumps" in unweave.identify(model).reason
 
 
+def test_sine_units():
+    first, last = RNG.normal(size=(4, 7)), RNG.normal(size=(7, 2))
+    found = unweave.identify(lambda x: np.sin(x @ first) @ last, input_size=4)
+    assert "periodic units" in found.reason
+    assert found.ledger.total < 200
+
+
 def classes(x):
     return np.argmax(np.column_stack([x[:, 0], x[:, 1], 0.3 * x[:, 2] + 0.1]), axis=1)
 

@@ -1,7 +1,8 @@
 """What cannot be a dense network of the known activations, told from a few questions and refused with the reason.
 
 *Labels*: whole numbers, few of them, wherever one asks. *Powers*: along rays the answers grow like a power of the
-distance, as polynomials do. *Fading*: far out every direction gives the same answer, between those given near by, as
+distance, as polynomials do. *Restless*: however far out, the answers neither level off nor grow, as those of sine units.
+*Fading*: far out every direction gives the same answer, between those given near by, as
 sums of bumps (Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points apart do not,
 and between them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a bounded domain: a low
 degree explains every line.
@@ -20,6 +21,8 @@ NUM_SCOUTS = 120
 MOST_LABELS = 12
 """More different whole numbers are rather rounded answers."""
 NUM_RAYS = 32
+FARTHER = 1e4
+"""How much farther than growth was looked at answers must still change to be restless."""
 NUM_NEIGHBOURS = 24
 NUM_LINES, NUM_NODES, MOST_DEGREE = 4, 24, 5
 BENT = 0.05
@@ -32,6 +35,10 @@ LABELS = (
 POWERS = (
     "the answers grow like the power {} of the distance: a polynomial, or units whose activation is one; none of the "
     "activations tried grows faster than linearly"
+)
+RESTLESS = (
+    "the answers neither level off nor grow however far out: periodic units (sine) or no dense network; each of the "
+    "activations tried does one of them"
 )
 FADING = (
     "far out the answers are the same in every direction, between those near by: a sum of bumps (a Gaussian process, "
@@ -65,7 +72,7 @@ def see_labels(meter: Meter, rng: np.random.Generator) -> str:
 def see_stranger(meter: Meter, precision: Precision, growth: Growth, rng: np.random.Generator) -> str:
     """The reason why no method need be tried, or nothing."""
     if growth is Growth.OTHER:
-        return _powers(meter)
+        return _powers(meter) or _restless(meter, precision, rng)
     exact = precision.kind in ("float64", "float32")
     steps = _steps(meter, precision, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
     if steps:
@@ -92,6 +99,24 @@ def _powers(meter: Meter) -> str:
     powers = np.log2(np.concatenate([middle / near, far / middle]))
     power = int(np.round(np.median(powers)))
     return POWERS.format(power) if power >= 2 and np.all(np.abs(powers - power) < 1e-3) else ""
+
+
+def _restless(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
+    """Whether answers far beyond any unit's plane still change along every ray, and do not grow."""
+    if precision.kind != "float64" or np.isfinite(meter.domain.reach(meter.input_size)):
+        return ""
+    rays = rng.standard_normal((NUM_RAYS // 4, 1, meter.input_size))
+    rays /= np.linalg.norm(rays, axis=2, keepdims=True)
+    radii = FARTHER * RADIUS * np.array([1.0, 2.0, 4.0])[:, None]
+    try:
+        with meter.stage("growth"):
+            far = meter.ask((radii * rays).reshape(-1, meter.input_size)).reshape(len(rays), 3, -1)
+    except NotANumber:
+        return ""
+    changes = np.max(np.abs(np.diff(far, axis=1)), axis=2)
+    near = meter.transcript("precision")[1]
+    grown = np.max(np.abs(far)) > 100 * np.max(np.abs(near))
+    return RESTLESS if not grown and np.all(changes > 1e-3 * precision.scale) else ""
 
 
 def _fading(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
