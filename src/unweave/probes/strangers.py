@@ -1,11 +1,11 @@
 """What cannot be a dense network of the known activations, told from a few questions and refused with the reason.
 
 *Labels*: whole numbers, few of them, wherever one asks. *Powers*: along rays the answers grow like a power of the
-distance, as polynomials do. *Restless*: however far out, the answers neither level off nor grow, as those of sine units.
-*Fading*: far out every direction gives the same answer, between those given near by, as
-sums of bumps (Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points apart do not,
-and between them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a bounded domain: a low
-degree explains every line.
+distance, as polynomials do. *Restless*: however far out, the answers neither level off nor grow, as those of sine
+units. *Fading*: far out every direction gives the same answer, between those given near by, as sums of bumps
+(Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points apart do not, and between
+them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a bounded domain: a low degree
+explains every line.
 """
 
 from __future__ import annotations
