@@ -36,12 +36,14 @@ from unweave.methods.base import (
 from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
+from unweave.solve.devices import use_accelerator
 from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
 from unweave.students.forms import Form
 from unweave.students.nearly_affine import best_affine
 from unweave.students.overwide import OverwideFit, Pool, search
+from unweave.students.plenty import SIZES, num_needed, search_plenty
 
 STAGE = "points in the domain"
 CERTIFICATE_SHARE = 200
@@ -59,7 +61,11 @@ VAGUE = 0.1
 SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
+SPARING, SPARING_ONE = 2000, 6000
+"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried."""
+
 Sampler = Callable[[int], np.ndarray]
+Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
 
 SMOOTH = (*SATURATING, *RELU_LIKE)
@@ -109,7 +115,9 @@ class InDomain:
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
-            found = _recover(pools, problem, self._effort(problem))
+            found = _describe_affine(pools[0], problem)
+            if found is None:
+                found = _describe(self._search(pools, ranges[-1], bought, affordable, problem), problem)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if found.network is None or not found.network.hidden or len(pools) > 1:
@@ -125,6 +133,33 @@ class InDomain:
             most = affordable(limit - len(pool.x))
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
+    def _search(
+        self, pools: list[Pool], near: Range, buy: Buy, affordable: Callable[[int], int], problem: Problem
+    ) -> OverwideFit:
+        """From few points, then from plenty where two hidden layers may be there, then from ever more."""
+        inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
+        names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
+        sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
+        needed = num_needed(*SIZES[0], outputs)
+        if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
+            return _search(pools, problem, self._effort(problem))
+        effort = self._effort(problem)
+        first = _search(pools, problem, replace(effort, max_points=min(sparing, effort.max_points)))
+        if first.minimal:
+            return first
+
+        def nearby(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            return buy(near.within(scale), num_points)
+
+        limit = self._effort(problem).time_limit
+        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
+        ends = [first, second]
+        if not second.minimal and self._effort(problem).time_limit > 1:
+            rest = replace(self._effort(problem), min_points=sparing)
+            ends.append(_search(pools, problem, rest))
+        best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
+        return replace(best, attempts=tuple(attempt for end in ends for attempt in end.attempts))
+
 
 def recover_from_samples(
     x: np.ndarray, y: np.ndarray, problem: Problem, *, effort: Effort | None = None
@@ -136,20 +171,30 @@ def recover_from_samples(
 
 
 def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
-    noise = problem.precision.noise
-    affine = _fit_affine(pools[0], noise)
-    if affine is not None:
-        return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
-    candidates = _candidates(problem)
-    fit = search(
+    affine = _describe_affine(pools[0], problem)
+    return _describe(_search(pools, problem, effort), problem) if affine is None else affine
+
+
+def _describe_affine(pool: Pool, problem: Problem) -> Finding | None:
+    affine = _fit_affine(pool, problem.precision.noise)
+    if affine is None:
+        return None
+    return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
+
+
+def _search(pools: list[Pool], problem: Problem, effort: Effort) -> OverwideFit:
+    return search(
         pools,
-        candidates,
+        _candidates(problem),
         hidden=problem.hidden,
-        noise=noise,
+        noise=problem.precision.noise,
         rng=problem.rng("students"),
         effort=effort,
         engine=problem.engine,
     )
+
+
+def _describe(fit: OverwideFit, problem: Problem) -> Finding:
     details = {
         "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
         "num_points": fit.num_points,
@@ -168,6 +213,13 @@ def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
     elif not fit.minimal:
         undetermined = (*undetermined, "all parameters: the student did not converge")
     return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
+
+
+def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
+    """Whether exact answers may be those of two hidden layers, and no accelerator takes large students anyway."""
+    two = problem.hidden is None and problem.max_depth >= 2
+    accelerated = use_accelerator(50 * num_residuals, num_residuals // 3)
+    return two and problem.precision.kind == "float64" and not accelerated
 
 
 def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
@@ -225,9 +277,14 @@ def _candidates(problem: Problem) -> list[Candidate]:
 class Range:
     """A part of the domain to draw points from, with those that were asked to choose it."""
 
-    draw: Sampler
+    within: Callable[[float], Sampler]
+    """Points of this range scaled by a factor."""
     x: np.ndarray
     y: np.ndarray
+
+    @property
+    def draw(self) -> Sampler:
+        return self.within(1.0)
 
 
 def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Range]:
@@ -260,7 +317,7 @@ def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> 
     scale, flat, tried = 1.0, max(0.1, 100 * problem.precision.relative), []
     for _ in range(12):
         x = draw(scale, LOOK * (d + 2))
-        tried.append(Range(partial(draw, scale), x, meter.ask(x)))
+        tried.append(Range(partial(_shrunk, draw, scale), x, meter.ask(x)))
         bend = _bend(x, tried[-1].y)
         if bend > STEEP:
             most, scale = scale, scale / 2
@@ -270,6 +327,10 @@ def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> 
             break
     both = scale <= SMALL and problem.precision.kind == "float64"
     return [tried[0], tried[-1]] if both else [tried[-1]]
+
+
+def _shrunk(draw: Callable[[float, int], np.ndarray], scale: float, factor: float) -> Sampler:
+    return partial(draw, scale * factor)
 
 
 def _bend(x: np.ndarray, y: np.ndarray) -> float:
