@@ -34,7 +34,7 @@ SIZES = ((1200, 24.0), (3000, 12.0), (7500, 10.0))
 """Parameters of the students, in turn, with the residuals for each of them ..."""
 ASPECT = 0.8
 """... and the width of their second layers over the first."""
-ENOUGH = 3.0
+ENOUGH = 2.0
 """The same from where a student has found the units."""
 WHOLE = 1.5
 """The same once the network is known in a part of the range."""
@@ -57,7 +57,7 @@ TELLING = 0.1
 """Fresh residual, relative to what bends, from which on activations of one kind are told apart ..."""
 SETTLED = 0.5
 """... until the best is at this fraction of the second."""
-NEAR = 5e-3
+NEAR = 1e-2
 """The same at which a student has found the units."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
 """A range is looked at with so many points and steps, and is too wide where a student leaves more than this fraction of
@@ -158,7 +158,12 @@ class Class:
 
 
 def search_plenty(
-    buy: Buy, activations: Sequence[str], *, rng: np.random.Generator, time_limit: float
+    buy: Buy,
+    activations: Sequence[str],
+    *,
+    rng: np.random.Generator,
+    time_limit: float,
+    sizes: Sequence[tuple[int, float]] = SIZES,
 ) -> OverwideFit:
     """Students of growing size, each with points in proportion, until one is exact at minimal width."""
     deadline = clock.now() + time_limit
@@ -166,7 +171,7 @@ def search_plenty(
     attempts: list[Attempt] = []
     best: Recovered | None = None
     kinds = group_kin(activations)
-    for size, ratio in SIZES:
+    for size, ratio in sizes:
         missing = num_needed(size, ratio, y.shape[1]) - len(x)
         if clock.now() > deadline or (best is not None and best.minimal):
             break

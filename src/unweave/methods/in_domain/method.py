@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from unweave.core import activations as act
-from unweave.core.domains import Ball, Normal
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
@@ -34,6 +33,7 @@ from unweave.methods.base import (
     Traits,
 )
 from unweave.methods.in_domain.few_outputs import recover_in_span
+from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
 from unweave.solve.devices import use_accelerator
@@ -50,12 +50,6 @@ CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
-LOOK = 4
-"""Points asked to choose a range, for each input."""
-STEEP = 0.82
-"""Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
-SMALL = 0.25
-"""Fraction of the first range from which down that range is asked, too."""
 VAGUE = 0.1
 """Relative standard error from which on a unit may be one too many."""
 SHARP, MOST = 1e-5, 16
@@ -64,7 +58,6 @@ SHARP, MOST = 1e-5, 16
 SPARING, SPARING_ONE = 2000, 6000
 """Residuals up to which points are spared before plenty are bought; where one activation alone is tried."""
 
-Sampler = Callable[[int], np.ndarray]
 Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
 
@@ -104,7 +97,7 @@ class InDomain:
         """The same in all coordinates."""
         with meter.stage(STAGE):
             share = min(CERTIFICATE_SHARE, meter.ledger.left // 5)
-            ranges = _choose_ranges(meter, problem, problem.rng("ranges"))
+            ranges = choose_ranges(meter, problem, problem.rng("ranges"))
 
             def affordable(num_points: int) -> int:
                 return max(int(min(num_points, meter.ledger.left - share)), 0)
@@ -273,78 +266,12 @@ def _candidates(problem: Problem) -> list[Candidate]:
     return [Candidate(name, depth) for depth in depths for name in names]
 
 
-@dataclass(frozen=True)
-class Range:
-    """A part of the domain to draw points from, with those that were asked to choose it."""
-
-    within: Callable[[float], Sampler]
-    """Points of this range scaled by a factor."""
-    x: np.ndarray
-    y: np.ndarray
-
-    @property
-    def draw(self) -> Sampler:
-        return self.within(1.0)
-
-
-def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Range]:
-    """Where to ask: a part of the domain over which the answers bend, but not so much that they look like noise.
-
-    Within a small enough ball every smooth network looks affine, over a large one with steep rows like
-    noise; both hide its units. So the range is halved or tripled, within the domain, until an affine
-    function explains a part of the answers but not all. Over a range much smaller than the first one, exact
-    answers of some units are nearly those of others: then the first range is asked too, which takes more points
-    until a student fits, and none comes close in vain.
-    """
-    domain, d = meter.domain, meter.input_size
-    reach = domain.reach(d)
-    if not np.isfinite(reach) or isinstance(domain, Ball):
-        centre = 0.0 if not isinstance(domain, Ball) or domain.centre is None else domain.centre
-        largest = domain.radius if isinstance(domain, Ball) else min(reach, 1e6)
-        radius = min(2 * np.sqrt(d), largest)
-
-        def draw(scale: float, n: int) -> np.ndarray:
-            return meter.snap(centre + Ball(scale * radius).sample(n, d, rng) if n else np.zeros((0, d)))
-
-        most = largest / radius
-    else:
-        middle = domain.sample(4096, d, rng).mean(axis=0)
-        most = 1.5 if isinstance(domain, Normal) else 1.0
-
-        def draw(scale: float, n: int) -> np.ndarray:
-            return meter.snap(middle + scale * (domain.sample(n, d, rng) - middle))
-
-    scale, flat, tried = 1.0, max(0.1, 100 * problem.precision.relative), []
-    for _ in range(12):
-        x = draw(scale, LOOK * (d + 2))
-        tried.append(Range(partial(_shrunk, draw, scale), x, meter.ask(x)))
-        bend = _bend(x, tried[-1].y)
-        if bend > STEEP:
-            most, scale = scale, scale / 2
-        elif bend < flat and scale < most:
-            scale = min(3 * scale, most)
-        else:
-            break
-    both = scale <= SMALL and problem.precision.kind == "float64"
-    return [tried[0], tried[-1]] if both else [tried[-1]]
-
-
-def _shrunk(draw: Callable[[float, int], np.ndarray], scale: float, factor: float) -> Sampler:
-    return partial(draw, scale * factor)
-
-
-def _bend(x: np.ndarray, y: np.ndarray) -> float:
-    """Root mean square deviation from the best affine function, relative to the spread."""
-    rest = best_affine(x, y)[1]
-    return float(np.sqrt(np.sum(rest**2) / max(len(x) - x.shape[1] - 1, 1) / y.shape[1])) / spread_of(y)
-
-
 def _fit_affine(pool: Pool, noise: float) -> Network | None:
     """The affine network that explains everything, when there is one."""
     x, y = pool.take(2 * (pool.x.shape[1] + 2))
     if len(x) < x.shape[1] + 3:
         return None
-    if _bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
+    if bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
         return None
     coefficients = best_affine(x, y)[0].T
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
