@@ -28,7 +28,7 @@ from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
-"""Units whose outgoing weights are below this share of the largest have no effect and are left out."""
+"""Units that never add this share of what the largest adds have no effect and are left out."""
 
 NEAR = 1e-6
 """Miss of an answer, relative to its size, from which Gauss-Newton begins."""
@@ -154,7 +154,7 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     network = Network(
         [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
     )
-    network, kept = drop_idle_units(network)
+    network, kept = drop_idle_units(network, inquiry.meter.transcript()[0])
     network = sharpen(inquiry, network)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
@@ -193,12 +193,17 @@ def name_steady(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
     return tuple(out)
 
 
-def drop_idle_units(network: Network) -> tuple[Network, list[np.ndarray]]:
-    """Without units that nothing above listens to, and which units of every layer are left."""
+def drop_idle_units(network: Network, x: np.ndarray) -> tuple[Network, list[np.ndarray]]:
+    """Without units that nothing above listens to, and which units of every layer are left; ``x``: all points asked."""
     weights, biases = list(network.weights), list(network.biases)
     kept = [np.arange(len(b)) for b in biases[:-1]]
+    outputs, h = [], x
+    for w, b, name in zip(weights, biases, network.hidden_activations, strict=False):
+        z = h @ w.T + b
+        h = np.maximum(z, (act.split_name(name)[1] or 0.0) * z)
+        outputs.append(np.max(np.abs(h) / (1e-3 + np.linalg.norm(x, axis=1, keepdims=True)), axis=0))
     for layer in range(len(weights) - 2, -1, -1):
-        out = np.linalg.norm(weights[layer + 1], axis=0)
+        out = np.linalg.norm(weights[layer + 1], axis=0) * outputs[layer]
         kept[layer] = np.flatnonzero(out > EFFECT * out.max())
         weights[layer], biases[layer] = weights[layer][kept[layer]], biases[layer][kept[layer]]
         weights[layer + 1] = weights[layer + 1][:, kept[layer]]
