@@ -32,7 +32,7 @@ SHOWS = 0.9
 
 
 def find_rare_unit(
-    pool: Pool, known: Known, top: Top, met: set[int], num: int = 8
+    pool: Pool, known: Known, top: Top, met: set[int] | None = None, num: int = 8
 ) -> tuple[int, Candidate] | None:
     """How many layers are below the one that lacks a unit, and the unit; None where contradictions do not show it.
 
@@ -40,7 +40,7 @@ def find_rare_unit(
     """
     if not top.wrong.any() or top.wrong.all():
         return None
-    numbers = np.zeros(0, dtype=int)
+    met, numbers = set() if met is None else met, np.zeros(0, dtype=int)
     for _ in range(MAX_BATCHES):
         met.update(_borders(pool, known, top, num).tolist())
         numbers = np.intersect1d(np.array(sorted(met), dtype=int), LayerView(pool, known).open)

@@ -2,8 +2,8 @@
 
 ``relu(z) = relu(-z) + z``: turning a unit round adds its argument to what always active units carry, so where there are
 such units no answer tells the sides. When units were found after the sides were chosen, another choice may need none:
-then it is the right one, and what is left over tells entries that were never seen on the other side. Else the choice that
-leaves least is taken, carried by one unit, or by two where it changes sign.
+then it is the right one, and what is left over tells entries that were never seen on the other side. Else the choice
+that leaves least is taken, carried by one unit, or by two where it changes sign.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top, fit_top
 
-MAX_CHOICES = 1 << 14
+MOST_OPEN = 14
+"""Units all of whose sides are tried."""
 NOTHING = 1e-6
 """What is left of the arguments, relative to one of them, below which nothing is."""
 LESS = 0.99
@@ -50,9 +51,7 @@ def settle_steady(
     rows[turn] *= -1.0
     rows, seen = rows[~steady], seen[~steady]
     if np.linalg.norm(left) > NOTHING * np.linalg.norm(parts, axis=(1, 2)).max():
-        if left.shape[1] > 1:
-            return known, top, open_entries
-        more = _carriers(left[:, 0], h)
+        more = carriers(left, h)
         rows, seen = np.vstack([rows, more]), np.vstack([seen, np.ones(more.shape, dtype=bool)])
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     other = below.extended(rows)
@@ -63,26 +62,37 @@ def settle_steady(
 
 
 def choose_turned(parts: np.ndarray, rest: np.ndarray, dark: np.ndarray) -> np.ndarray | None:
-    """Which units to turn round so that least is left of ``rest`` (features, outputs); None: none, or it is not known.
+    """Which units to turn round so that least is left of ``rest`` (features, outputs): lowest rank, then size.
 
-    ``parts`` (units, features, outputs) are their arguments times their outputs, ``dark`` entries that are not known.
+    None: none, or it is not known. ``parts`` (units, features, outputs) are their arguments times their outputs,
+    ``dark`` entries that are not known.
     """
-    num = len(parts)
-    if 2**num > MAX_CHOICES:
-        return None
-    choices = (np.arange(2**num)[:, None] >> np.arange(num)) & 1
+    num, k = len(parts), rest.shape[1]
+    scale = np.linalg.norm(parts, axis=(1, 2)).max()
+    told = ~dark.any(axis=0)
+    share = np.linalg.lstsq(parts[:, told].reshape(num, -1).T, -rest[told].ravel(), rcond=1e-11)[0]
+    choices = likely_choices(share - 0.5)
     hidden = choices @ dark.astype(int) > 0
     left = rest + np.einsum("cu,unk->cnk", choices, parts)
     left = np.where(hidden[:, :, None], 0.0, left)
-    size = np.linalg.norm(left, axis=(1, 2))
-    enough = np.sum(~hidden & np.any(rest != 0, axis=1), axis=1) >= FEWEST
-    exact = enough & (size < NOTHING * np.linalg.norm(parts, axis=(1, 2)).max())
-    if exact.any():
-        fewest = np.where(exact, hidden.sum(axis=1), np.inf)
-        return choices[int(np.argmin(fewest))] > 0
-    size[hidden.any(axis=1)] = np.inf
-    best = int(np.argmin(size))
-    return choices[best] > 0 if size[best] < LESS * np.linalg.norm(rest) else None
+    sizes = np.linalg.svd(left, compute_uv=False)
+    rank, size = np.sum(sizes > NOTHING * scale, axis=1), np.linalg.norm(sizes, axis=1)
+    num_told = np.sum(~hidden & np.any(rest != 0, axis=1), axis=1)
+    # what is left of low rank says nothing where few entries are known
+    rank[num_told < FEWEST + rank] = k + 1
+    rank[hidden.any(axis=1) & (rank >= k)] = k + 1
+    best = int(np.lexsort((size, hidden.sum(axis=1), rank))[0])
+    now = np.linalg.svd(rest, compute_uv=False)
+    better = rank[best] < np.sum(now > NOTHING * scale) or size[best] < LESS * np.linalg.norm(now)
+    return choices[best] > 0 if rank[best] <= k and better else None
+
+
+def likely_choices(share: np.ndarray) -> np.ndarray:
+    """Choices (0 or 1) of all units that ``share`` leaves most open, those of the others as its sign says."""
+    free = np.argsort(np.abs(share), kind="stable")[:MOST_OPEN]
+    choices = np.repeat((share > 0)[None].astype(int), 2 ** len(free), axis=0)
+    choices[:, free] = (np.arange(2 ** len(free))[:, None] >> np.arange(len(free))) & 1
+    return choices
 
 
 def _fill(
@@ -99,15 +109,18 @@ def _fill(
     return rows, seen, left
 
 
-def _carriers(left: np.ndarray, h: np.ndarray) -> np.ndarray:
-    """Rows (weights, bias) of always active units whose sum is ``left . h`` and a constant, each up to a factor."""
-    z = h @ left
+def carriers(left: np.ndarray, h: np.ndarray) -> np.ndarray:
+    """Rows (weights, bias) of always active units which carry ``left`` (features, outputs)."""
+    u, s, _ = np.linalg.svd(left, full_matrices=False)
     size = np.linalg.norm(h, axis=1)
     far = size > np.quantile(size, 0.9)
-    sign = 1.0 if np.sum(z) > 0 else -1.0
-    if np.all(sign * z[far] > 0):
-        weights = sign * left[None]
-    else:  # features are never negative
-        weights = np.array([np.maximum(left, 0.0), np.maximum(-left, 0.0)])
-    low = np.maximum(0.0, -np.min(h @ weights.T, axis=0))
-    return np.hstack([weights, (1.01 * low + np.linalg.norm(weights, axis=1))[:, None]])
+    weights = []
+    for row in u[:, s > NOTHING * s[0]].T:
+        z = h[far] @ row
+        if np.ptp(np.sign(z)) == 0:
+            weights.append(row * np.sign(z[0]))
+        else:  # features are never negative: the parts of one sign are on everywhere
+            weights += [np.maximum(row, 0.0), np.maximum(-row, 0.0)]
+    rows = np.array([row for row in weights if np.any(row != 0)])
+    bias = np.maximum(0.0, -np.min(h @ rows.T, axis=0)) * 1.01 + 1.0
+    return np.hstack([rows, bias[:, None]])
