@@ -15,6 +15,7 @@ import numpy as np
 from unweave.core import clock
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
+from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
     extreme_points,
     near_lines,
@@ -204,5 +205,6 @@ def _finish(
         if known.width == before:
             break
     if not top.wrong.any():
-        known, top, open_entries = settle_steady(pool, *drop_spare_units(pool, known, top, open_entries))
+        known, top, open_entries = drop_spare_units(pool, known, top, open_entries)
+        known, top, open_entries = settle_steady(pool, *ask_entries(pool, known, top, open_entries))
     return known, top, open_entries
