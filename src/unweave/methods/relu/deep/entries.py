@@ -20,8 +20,8 @@ ROOM = 0.05
 """Share of the unit's argument by which a weight as large as the largest may change it."""
 STEPS = np.array([1.0, 0.6])
 """How far beyond the border is asked."""
-AGREE = 1e-5
-"""Values of one weight within this of each other are the same."""
+AGREE = 1e-7
+"""Values of one weight within this of each other are the same, and one that is not known so well is not taken."""
 
 
 def ask_entries(
@@ -78,7 +78,10 @@ def _ask_entry(
         left = answers - outputs @ top.coefficients[:-1] - top.coefficients[-1]
         own = left @ column / (column @ column)
         told = (own - z[:, unit]) / h[:, feature]
-        error = 100 * bars / np.linalg.norm(column) / h[:, feature] + AGREE * (1e-3 + np.abs(told).max())
+        error = 100 * bars / np.linalg.norm(column) / h[:, feature]
+        if np.max(error) > AGREE * np.linalg.norm(rows[unit, :-1]):
+            continue
+        error = error + AGREE * (1e-3 + np.abs(told).max())
         off = np.max(np.abs(left - own[:, None] * column), axis=1)
         if (
             np.all(own > 0)

@@ -35,14 +35,18 @@ NEAR = 1e-6
 WITHIN, SPREAD = 8.0, 30.0
 """Error bars, and medians of all misses, within which an answer is explained."""
 
+FEW = 8
+"""Answers that a weight has to show in."""
+
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
 
 FEW_INPUTS = 8
 """Inputs up to which bounded domains are searched without sides."""
 
-MOST_LIFTED = 5_000
-"""Questions for every input that two layers wider than the input may cost, before what is known is returned."""
+MOST_LIFTED, LIFTED_A_WEIGHT = 5_000, 150
+"""Questions for every input, and for every weight of two layers as wide as the first one seems to be, that two layers
+wider than the input may cost, before what is known is returned."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,11 @@ class ReluDeep:
         first = two.first
         wide = first is not None and len(first.planes) > meter.input_size
         if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
+            d, most = meter.input_size, MOST_LIFTED * meter.input_size
+            if first is not None:
+                most = min(most, LIFTED_A_WEIGHT * len(first.planes) * (d + len(first.planes)))
             try:
-                with meter.allow(self.name, MOST_LIFTED * meter.input_size):
+                with meter.allow(self.name, most):
                     lifted = ReluLifted().recover(meter, problem)
             except BudgetSpent as spent:
                 if first is None:
@@ -210,6 +217,22 @@ def drop_idle_units(network: Network, x: np.ndarray) -> tuple[Network, list[np.n
     return Network(weights, biases, network.activations), kept
 
 
+def cover_weights(network: Network, x: np.ndarray, limit: int) -> np.ndarray:
+    """About ``limit`` of the points, and others for weights that show at few of these: else a fit would move them."""
+    some = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).astype(int))
+    chosen = np.zeros(len(x), dtype=bool)
+    chosen[some] = True
+    h, below = x, np.ones((len(x), 1), dtype=bool)
+    for w, b in zip(network.weights[:-1], network.biases, strict=False):
+        h = np.maximum(h @ w.T + b, 0)
+        on = h > 0
+        every, mine = (on[rows].T.astype(float) @ below[rows].astype(float) for rows in (slice(None), some))
+        for unit, feature in np.argwhere((mine < FEW) & (every > mine)):
+            chosen[np.flatnonzero(on[:, unit] & below[:, feature])[:FEW]] = True
+        below = on
+    return np.flatnonzero(chosen)
+
+
 def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
     """Gauss-Newton on the answers that the network explains already; a unit that is missing spoils the others."""
     x, y = inquiry.meter.transcript()
@@ -221,7 +244,7 @@ def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
     for _ in range(max_rounds):
         if len(near) < network.num_parameters + 10:
             break
-        some = near[np.linspace(0, len(near) - 1, min(limit, len(near))).astype(int)]
+        some = near[cover_weights(network, x[near], limit)]
         fit = polish_weighted(network, x[some], y[some], bars[some], max_steps=6)
         left = np.max(np.abs(fit.network(x) - y), axis=1)
         if not np.median(left / bars) < np.median(miss / bars):
