@@ -1,4 +1,4 @@
-"""The last hidden layer of a relu network: always active units, sides that are settled late, rare units, open weights."""
+"""The last hidden layer of a relu network: always active units, sides settled late, rare units, open weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
-from unweave.methods.relu.deep.method import drop_idle_units
+from unweave.methods.relu.deep.method import cover_weights, drop_idle_units
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.steady import carriers, settle_steady
@@ -61,7 +61,7 @@ def test_units_that_are_always_on_leave_the_function_right():
 
 
 def test_several_outputs_tell_the_sides_beside_a_unit_that_is_always_on():
-    network = always_on(he_network((6, 12, 16, 3), 4), (7,))
+    network = always_on(he_network((6, 12, 16, 3), 5), (7,))
     pool, known = asked_pool(network, 4000), first_layers(network, 1)
     rows = np.delete(rows_of(network, 1), 7, axis=0)
     flips = np.where(np.arange(15) % 2, -1.0, 1.0)
@@ -101,7 +101,7 @@ def test_a_weight_that_no_answer_has_shown_is_asked_for():
 
 
 def test_contradictions_of_two_units_are_told_apart_by_their_outputs():
-    network = shifted(he_network((4, 8, 6, 2), 8), {0: -1.5, 3: -1.5})
+    network = shifted(he_network((4, 8, 6, 2), 8), {0: -5.0, 3: -5.0})
     pool, below = asked_pool(network, 6000), first_layers(network, 1)
     rows = rows_of(network, 1)
     known = below.extended(rows[[1, 2, 4, 5]])
@@ -129,6 +129,16 @@ def test_a_kink_of_another_unit_does_not_spoil_a_row():
     pool.x[stray] -= (pool.x[stray] @ row[:-1] + row[-1] - 1e-7)[:, None] * row[:-1] / (row[:-1] @ row[:-1])
     sharper = refit(view, row, seen, mine, stray)
     assert np.max(np.abs(sharper - row)) < 1e-10
+
+
+def test_answers_that_show_a_rare_weight_are_among_those_that_are_fitted():
+    network = he_network((4, 6, 5, 1), 10)
+    x = spread_points(open_pool(network).inquiry.meter.domain, 4000, 4, np.random.default_rng(0))
+    on = first_layers(network, 2).features(x)[:, 0] > 0
+    x = np.concatenate([x[~on], x[on][:3]])
+    some = cover_weights(network, x, 100)
+    assert len(some) < 600
+    assert np.all(np.isin(np.arange(len(x) - 3, len(x)), some))
 
 
 def test_a_weak_unit_stays_beside_one_with_a_large_weight():
