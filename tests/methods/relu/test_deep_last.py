@@ -101,8 +101,8 @@ def test_a_weight_that_no_answer_has_shown_is_asked_for():
 
 
 def test_contradictions_of_two_units_are_told_apart_by_their_outputs():
-    network = shifted(he_network((4, 8, 6, 2), 8), {0: -5.0, 3: -5.0})
-    pool, below = asked_pool(network, 6000), first_layers(network, 1)
+    network = shifted(he_network((3, 16, 6, 2), 0), {0: -4.0, 3: -4.0})
+    pool, below = asked_pool(network, 4000), first_layers(network, 1)
     rows = rows_of(network, 1)
     known = below.extended(rows[[1, 2, 4, 5]])
     top = fit_top(pool, known)
