@@ -25,6 +25,7 @@ def meter_for(network: Network, domain: Domain | None = None) -> Meter:
         ("tanh", Growth.SATURATING),
         ("sigmoid", Growth.SATURATING),
         ("erf", Growth.SATURATING),
+        ("softsign", Growth.SLOW),
         ("relu", Growth.LINEAR),
         ("gelu", Growth.LINEAR),
         ("softplus", Growth.LINEAR),

@@ -13,7 +13,7 @@ SERVED = {
     "far-field": "tanh, erf, sigmoid",
     "clamped": "relu6, hardtanh, hardsigmoid",
     "skeleton": "gelu, silu, softplus, elu, mish, gelu_tanh, hardswish, celu, selu",
-    "in-domain": f"{SMOOTH}, elu, mish; any other smooth one when named",
+    "in-domain": f"{SMOOTH}, elu, mish; softsign where the answers level off slowly; any other smooth one when named",
     "hessian-pencil": SMOOTH,
     "hessian-span": SMOOTH,
     "linear": "relu, leaky_relu; of which it finds none",
