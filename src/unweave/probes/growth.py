@@ -2,8 +2,8 @@
 
 Along a ray the answers of a saturating network become constant, those of a relu-like network (relu, softplus,
 gelu, silu, elu) become affine; softsign units level off like one over the distance; anything else grows faster or not
-regularly. Four rays at three radii tell; more are asked where most end at one answer, as rays along which every unit of a
-relu layer is off do.
+regularly. Four rays at three radii tell; more are asked where most end at one answer, as rays along which every unit of
+a relu layer is off do.
 """
 
 from __future__ import annotations
