@@ -2,7 +2,8 @@
 
 Along a ray the answers of a saturating network become constant, those of a relu-like network (relu, softplus,
 gelu, silu, elu) become affine; softsign units level off like one over the distance; anything else grows faster or not
-regularly. Four rays at three radii tell.
+regularly. Four rays at three radii tell; more are asked where most end at one answer, as rays along which every unit of
+a relu layer is off do.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Growth(StrEnum):
 
 
 def observe_growth(
-    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_rays: int = 4
+    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_rays: int = 4, num_more: int = 16
 ) -> Growth:
     """Classify the growth along random rays, charged to the stage ``growth``."""
     if meter.domain.reach(meter.input_size) < 4 * RADIUS:
@@ -57,8 +58,13 @@ def observe_growth(
     level = np.all(np.abs(first) <= slack, axis=1)  # a ray close to some unit's hyperplane levels off later
     if np.mean(level) > 0.5 and np.all(np.abs(second) <= slack):
         everywhere = np.concatenate([near, meter.transcript("precision")[1]])
-        same = np.ptp(everywhere, axis=0) <= 10 * precision.noise + 1e-12 * np.abs(everywhere).max()
-        return Growth.CONSTANT if np.all(same) else Growth.SATURATING
+        allowed = 10 * precision.noise + 1e-12 * np.abs(everywhere).max()
+        if np.all(np.ptp(everywhere, axis=0) <= allowed):
+            return Growth.CONSTANT
+        same = np.all(np.abs(far[:, None] - far) <= allowed, axis=2).sum(axis=1)
+        if num_more and 2 * same.max() > num_rays and meter.input_size > 2:
+            return observe_growth(meter, precision, rng, num_rays=num_more, num_more=0)
+        return Growth.SATURATING
     if np.all(np.abs(second - 2 * first) <= slack):
         return Growth.LINEAR
     return Growth.OTHER
