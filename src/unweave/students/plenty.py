@@ -10,14 +10,14 @@ student is pruned and polished as any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import Settings, descend
-from unweave.solve.fit import fit_network
+from unweave.solve.fit import fit_collapsed, fit_layout, fit_network
 from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.solve.polish import Polished, polish
@@ -47,6 +47,8 @@ PARTS, STEPS = 3, 8
 ROUNDS = 24
 DAMPING, LEAST_DAMPING = 3e-3, 3e-4
 """Less would fit the part at hand at the cost of the others."""
+NEARBY = 1e-5
+"""Damping where the units are found."""
 BEHIND = 1.3
 """A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader ..."""
 STALLED, PATIENCE = 0.95, 3
@@ -273,7 +275,16 @@ def _finish(course: Class, racer: Racer) -> Iterator[Trial]:
             deadline=course.deadline,
             standard=course.standard,
         )
-        found, ended = next(task.try_starts([racer.parameters]))
+        found, ended = next(task.try_starts([_converge(task, racer.parameters)]))
         yield found, ended
         if found is None or found.minimal or course.is_over:
             return
+
+
+def _converge(task: Task, parameters: np.ndarray) -> np.ndarray:
+    """Exact steps, as far as removals need."""
+    settings = replace(task.settings, target=PROMISING * task.bend, damping=NEARBY, inexact=False)
+    plain = not task.layout.skips
+    return (fit_collapsed if plain else fit_layout)(
+        task.layout, parameters, task.u, task.v, settings=settings
+    ).parameters
