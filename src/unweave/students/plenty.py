@@ -49,16 +49,15 @@ DAMPING, LEAST_DAMPING = 3e-3, 3e-4
 """Less would fit the part at hand at the cost of the others."""
 NEARBY = 1e-5
 """Damping where the units are found."""
-BEHIND = 1.3
-"""A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader ..."""
+BEHIND, BEHIND_KIN = 1.3, 2.0
+"""A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader; one of a
+single activation, which may have been taken over from another, ..."""
 STALLED, PATIENCE = 0.95, 3
 """... or has not fallen to this fraction over so many rounds ..."""
 LATE, STALLED_LATE = 8, 0.8
 """... and, after so many, to this one."""
-TELLING = 0.1
-"""Fresh residual, relative to what bends, from which on activations of one kind are told apart ..."""
-SETTLED = 0.5
-"""... until the best is at this fraction of the second."""
+TELLING = 0.04
+"""Fresh residual, relative to what bends, from which on activations of one kind have students of their own."""
 NEAR = 1e-2
 """The same at which a student has found the units."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
@@ -80,6 +79,10 @@ class Racer:
     parameters: np.ndarray
     fresh: list[float] = field(default_factory=list)
     num_steps: int = 0
+
+    @property
+    def slack(self) -> float:
+        return BEHIND if len(self.activations) > 1 else BEHIND_KIN
 
     @property
     def has_stalled(self) -> bool:
@@ -124,19 +127,16 @@ class Class:
             racer.num_steps += STEPS
         racer.fresh.append(self.unpredicted(racer.layout, racer.parameters))
 
-    def tell_apart(self, racer: Racer) -> None:
-        """The racer goes on with the activation of its kind that a few steps do the most for."""
-        trials = []
+    def split(self, racer: Racer) -> list[Racer]:
+        """One racer for each activation that this one may still turn out to have."""
+        if len(racer.activations) == 1 or racer.fresh[-1] > TELLING:
+            return [racer]
+        racers = []
         for name in racer.activations:
-            layout, start = take_over(racer.layout, racer.parameters, name)
-            parameters = self._step(layout, start, len(racer.fresh))
-            trials.append((self.unpredicted(layout, parameters), name, layout, parameters))
-        trials.sort(key=lambda trial: trial[0])
-        (least, _, racer.layout, racer.parameters), second = trials[0], trials[1][0]
-        racer.activations = [name for _, name, _, _ in trials]
-        if least < SETTLED * second:
-            racer.activations = racer.activations[:1]
-        racer.fresh[-1] = min(least, racer.fresh[-1])
+            layout, parameters = take_over(racer.layout, racer.parameters, name)
+            fresh = self.unpredicted(layout, parameters)
+            racers.append(Racer([name], layout, parameters, [fresh], racer.num_steps))
+        return racers
 
     def unpredicted(self, layout: Layout, parameters: np.ndarray) -> float:
         """The residual at the points held back, relative to what bends."""
@@ -245,15 +245,13 @@ def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
             if course.is_over:
                 return
             course.advance(racer)
-            if racer.fresh[-1] < TELLING and len(racer.activations) > 1:
-                course.tell_apart(racer)
         racers = sorted(racers, key=lambda racer: racer.fresh[-1])
         leader = racers[0]
-        if leader.fresh[-1] < NEAR or (leader.has_stalled and leader.fresh[-1] < TELLING / 3):
+        if leader.fresh[-1] < NEAR or (leader.has_stalled and leader.fresh[-1] < TELLING):
             yield from _finish(course, leader)
             racers = racers[1:]
-        limit = np.inf if len(leader.fresh) < PATIENCE else BEHIND * leader.fresh[-1]
-        racers = [r for r in racers if not r.has_stalled and r.fresh[-1] < limit]
+        racers = [r for r in racers if len(r.fresh) < PATIENCE or r.fresh[-1] < r.slack * leader.fresh[-1]]
+        racers = [part for r in racers if not r.has_stalled for part in course.split(r)]
         if not racers:
             return
 
