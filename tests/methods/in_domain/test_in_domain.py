@@ -190,3 +190,11 @@ def test_of_many_inputs_and_few_units_only_the_active_directions_are_searched(si
     assert compare(network, found.network).max_relative_error < 1e-8
     assert found.ledger.by_stage["active subspace"] > 0
     assert found.ledger.total < 12 * network.num_parameters
+
+
+def test_softsign_units_are_tried_where_the_answers_level_off_slowly():
+    truth = random_network((6, 8, 2), "softsign", 4)
+    found = identify(truth, input_size=6)
+    assert found.identified
+    assert found.network is not None
+    assert compare(truth, found.network).max_relative_error < 1e-9

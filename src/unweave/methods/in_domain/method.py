@@ -27,6 +27,7 @@ from unweave.methods.base import (
     PIECEWISE_LINEAR,
     RELU_LIKE,
     SATURATING,
+    SLOW,
     Finding,
     Problem,
     Serves,
@@ -73,7 +74,7 @@ class InDomain:
     effort: Effort
 
     name = "in-domain"
-    serves = Serves(Evidence.QUERIES, (*SMOOTH, *ELU_LIKE), when_named=OTHERS)
+    serves = Serves(Evidence.QUERIES, (*SMOOTH, *ELU_LIKE, *SLOW), when_named=OTHERS)
 
     def __init__(self, time_limit: float = 240.0, effort: Effort | None = None):
         self.effort = replace(Effort() if effort is None else effort, time_limit=time_limit)
