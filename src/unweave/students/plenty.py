@@ -17,6 +17,7 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import Settings, descend
+from unweave.solve.devices import fits_memory
 from unweave.solve.fit import fit_collapsed, fit_layout, fit_network
 from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
@@ -175,7 +176,8 @@ def search_plenty(
     kinds = group_kin(activations)
     for size, ratio in sizes:
         missing = num_needed(size, ratio, y.shape[1]) - len(x)
-        if clock.now() > deadline or (best is not None and best.minimal):
+        done = best is not None and best.minimal
+        if done or clock.now() > deadline or not fits_memory(int(ENOUGH * size), size):
             break
         if missing > 0:
             more_x, more_y = buy(scale, missing)
