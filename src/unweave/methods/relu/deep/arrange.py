@@ -27,8 +27,8 @@ from unweave.probes.lines import draw_lines
 
 PLACE = 1e-7
 """A point closer than this to a zero set, relative to the domain, lies on it."""
-SHOWS = 0.5
-"""Share of what a unit's zero set runs through that has to be edges."""
+SHOWS, SURELY = 0.5, 0.95
+"""Share of what a unit's zero set runs through that has to be edges; on a map that is not whole."""
 PLANES = 2
 """Planes that are looked at where there are more than two inputs."""
 MOST_CHAINS = 60
@@ -130,8 +130,9 @@ class Arrangement:
         ):
             return []
         found = [trace for trace in unite_traces(self._candidates(sure=True)) if self._shows(trace)]
-        whole = not any(sheet.chart.closed for sheet in self.sheets)
-        left = [trace for trace in self._candidates(sure=False) if self._shows(trace)] if whole else []
+        closed = any(sheet.chart.closed for sheet in self.sheets)
+        least = SURELY if closed else SHOWS
+        left = [trace for trace in self._candidates(sure=False) if self._shows(trace, least)]
         return unite_traces([*found, *left])
 
     def close(self) -> np.ndarray | None:
@@ -294,7 +295,7 @@ class Arrangement:
         sheet.normals[name] = result
         return result
 
-    def _shows(self, trace: Trace) -> bool:
+    def _shows(self, trace: Trace, least: float = SHOWS) -> bool:
         """Whether the zero set, as far as it is known, runs along edges rather than through cells."""
         hits = cuts = 0
         for sheet in self.sheets:
@@ -309,7 +310,7 @@ class Arrangement:
                 far = extended @ trace.row / size
                 far = far[~is_dark(trace, extended)]
                 cuts += int(len(far) > 0 and far.min() < -1e-5 * self.scale and far.max() > 1e-5 * self.scale)
-        return hits >= SHOWS * (hits + cuts)
+        return hits >= least * (hits + cuts)
 
     def _on(self, trace: Trace, sheet: Sheet) -> np.ndarray:
         """Which edges lie on what is known of the zero set."""
