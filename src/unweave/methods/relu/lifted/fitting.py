@@ -189,7 +189,7 @@ class Fitted(Explained):
         extras = self.extras
         if extras is not None and len(extras) and extras.beta.shape[1] == len(extras.planes):
             on = extras.values(x, extras.planes.heights(x)) > 0
-            self.extras = extras.take(on.any(axis=0) & ~on.all(axis=0))
+            self.extras = extras.take(np.flatnonzero(on.any(axis=0) & ~on.all(axis=0)))
 
     def _fit_all(self, traces: Traces, point: RidgeSum, max_steps: int = 12) -> tuple[Traces, RidgeSum]:
         """Fitted to a share of the answers, then to those as well that it misses most."""

@@ -265,7 +265,7 @@ class Follower:
         self.owned: np.ndarray = self._own(self.traces)
         self.taken: np.ndarray = np.zeros(len(kinks), dtype=bool)
         if self.others is not None and self.others.beta.shape[1] == len(self.planes):
-            self.taken = self._own(self.others).any(axis=1)
+            self.taken = np.asarray(self._own(self.others).any(axis=1))
 
     def _own(self, traces: Traces) -> np.ndarray:
         s, kinks = self.sightings, self.kinks
