@@ -162,7 +162,7 @@ class Board:
             solution = np.linalg.lstsq(a * weight[:, None], y * weight, rcond=RANK)[0]
             miss = np.abs(a @ solution - y)
             weight = 1 / np.sqrt(np.maximum(miss, 1e-3 * FITS * size))
-        good = np.all((miss <= FITS * size)[: n * k].reshape(n, k), axis=1)
+        good = np.all(miss[: n * k].reshape(n, k) <= FITS * size, axis=1)
         if 1 - FEW <= np.mean(good) < 1:
             self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
 
