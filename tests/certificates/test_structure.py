@@ -35,6 +35,17 @@ def test_noise_passes_and_another_activation_does_not(seed):
     assert "another kind" in wrong.reason
 
 
+def test_a_bend_within_the_noise_contradicts_a_linear_network():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4000, 4))
+    linear = Network([rng.standard_normal((1, 4))], [np.zeros(1)], ["identity"])
+    straight = linear(x)
+    noise = 0.05 * rng.standard_normal((4000, 1))
+    assert all(check.passed for check in check_structure(linear, x, straight + noise, 0.05))
+    bent = straight + 0.02 * (straight**2 - np.mean(straight**2)) + noise
+    assert not any(check.passed for check in check_structure(linear, x, bent, 0.06))
+
+
 def test_few_rows_tell_nothing():
     x = np.random.default_rng(0).standard_normal((30, 4))
     assert check_structure(_network("relu"), x, np.zeros((30, 1)), 1.0) == []

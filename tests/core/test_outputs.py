@@ -53,6 +53,16 @@ def test_answers_that_are_no_probabilities_contradict_a_softmax():
     assert not Squashing("tanh").contradicted(rows, 0.0, 1e-16).any()
 
 
+def test_noise_does_not_excuse_large_negative_answers_that_are_no_log_probabilities():
+    view = Squashing("log_softmax")
+    assert view.contradicted(np.array([[-23.0, -61.0], [-24.0, -64.0]]), 7e-3, 1e-16).all()
+    logits = np.array([[300.0, 1.0, -500.0], [1.0, 2.0, 3.0]])
+    logs = logits - np.log(np.sum(np.exp(logits - logits.max(axis=1, keepdims=True)), axis=1, keepdims=True))
+    logs -= logits.max(axis=1, keepdims=True)
+    noisy = logs + 7e-3 * np.random.default_rng(0).standard_normal(logs.shape)
+    assert not view.contradicted(noisy, 7e-3, 1e-16).any()
+
+
 def test_clamps_have_one_spelling():
     assert output_name("clamp(-1, 1)") == "hardtanh"
     assert output_name("clamp(0, inf)") == "relu"

@@ -25,6 +25,7 @@ def meter_for(network: Network, domain: Domain | None = None) -> Meter:
         ("tanh", Growth.SATURATING),
         ("sigmoid", Growth.SATURATING),
         ("erf", Growth.SATURATING),
+        ("softsign", Growth.SLOW),
         ("relu", Growth.LINEAR),
         ("gelu", Growth.LINEAR),
         ("softplus", Growth.LINEAR),
@@ -47,6 +48,22 @@ def test_a_ray_close_to_a_hyperplane_does_not_hide_saturation():
     meter = meter_for(Network(weights, network.biases, network.activations))
     precision = measure_precision(meter, np.random.default_rng(0))
     assert observe_growth(meter, precision, np.random.default_rng(1)) is Growth.SATURATING
+
+
+def test_relu_layers_that_are_off_along_most_rays_do_not_hide_growth():
+    """One unit that is on in a tenth of all directions: none of the first rays shows it."""
+    normal = np.array([0.5, 0.5, 0.5, 0.5])
+    first = Network(
+        [normal[None], np.eye(1), np.eye(1)],
+        [np.array([0.1]), np.zeros(1), np.ones(1)],
+        ["relu", "relu", "identity"],
+    )
+    seen = []
+    for seed in range(12):
+        meter = meter_for(first)
+        precision = measure_precision(meter, np.random.default_rng(0))
+        seen.append(observe_growth(meter, precision, np.random.default_rng(seed)))
+    assert set(seen) == {Growth.LINEAR}
 
 
 def test_a_constant_is_told_from_saturation():

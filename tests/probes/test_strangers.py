@@ -57,6 +57,32 @@ def test_a_gaussian_process():
     assert "a sum of bumps" in unweave.identify(model).reason
 
 
+def test_a_normalisation():
+    first, last = RNG.normal(size=(4, 7)), RNG.normal(size=(7, 2))
+
+    def normalised(x):
+        z = x @ first + 0.1
+        z = (z - z.mean(axis=1, keepdims=True)) / np.sqrt(z.var(axis=1, keepdims=True) + 1e-5)
+        return np.maximum(z, 0) @ last
+
+    found = unweave.identify(normalised, input_size=4)
+    assert "LayerNorm" in found.reason
+    assert found.ledger.total < 200
+
+
+@pytest.mark.parametrize("activation", ["tanh", "softsign"])
+def test_units_that_level_off_are_no_normalisation(activation):
+    found = unweave.identify(random_network((4, 5, 2), activation, 1))
+    assert found.identified
+
+
+def test_sine_units():
+    first, last = RNG.normal(size=(4, 7)), RNG.normal(size=(7, 2))
+    found = unweave.identify(lambda x: np.sin(x @ first) @ last, input_size=4)
+    assert "periodic units" in found.reason
+    assert found.ledger.total < 200
+
+
 def classes(x):
     return np.argmax(np.column_stack([x[:, 0], x[:, 1], 0.3 * x[:, 2] + 0.1]), axis=1)
 

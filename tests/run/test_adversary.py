@@ -28,3 +28,17 @@ def test_hostile_runs_end_without_a_fault(family, monkeypatch):
                 f"run {seed} ({record.name}): {record.fault}; {record.said}; {record.processor:.1f} s"
             )
     assert not faults, "\n".join(faults)
+
+
+@pytest.mark.parametrize(
+    ("seed", "time_limit"),
+    [
+        pytest.param(30873, 4.0, id="one unit and something affine read as a leak"),
+        pytest.param(31011, 4.0, id="large negative answers with noise read as log-probabilities"),
+        pytest.param(31833, 8.0, id="a segment without an end"),
+    ],
+)
+def test_runs_that_once_had_a_fault(seed, time_limit, monkeypatch):
+    monkeypatch.setattr(adversary, "SLACK", SLOW_MACHINE)
+    record = adversary.run_case(adversary.make_case(seed), time_limit, seed)
+    assert record.fault in ("", adversary.MISSED), record.said

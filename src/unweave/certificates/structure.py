@@ -3,8 +3,9 @@
 Where a network of the right kind fits, what is left is noise: across the pre-activation of any of its units the mean
 residual is zero in every stretch. A network of another activation can have residuals as small as the noise allows and
 still err in a pattern, around the bends of its units most of all. Rows are cut into stretches of equal number along
-each first-layer unit; the largest mean, in its own standard errors, is held against what chance allows over all
-stretches, units and outputs. Rows that a fit has seen count too: a fit makes residuals smaller, not patterned.
+each first-layer unit (of a linear network: along each output); the largest mean, in its own standard errors, is held
+against what chance allows over all stretches, units and outputs. Rows that a fit has seen count too: a fit makes
+residuals smaller, not patterned.
 
 Inputs that were recorded more than once tell the noise without any network: answers to the same question that lie
 farther apart than the noise explains are of two models, or of one that changed.
@@ -32,7 +33,7 @@ def check_structure(network: Network, x: np.ndarray, y: np.ndarray, noise: float
     x = x[:MOST_ROWS]
     errors = network(x) - y[:MOST_ROWS]
     num_stretches = min(NUM_STRETCHES, len(x) // NUM_IN_STRETCH)
-    if num_stretches < 4 or not noise > 0 or not network.hidden:
+    if num_stretches < 4 or not noise > 0:
         return []
     heights = x @ network.weights[0].T + network.biases[0]
     largest = 0.0

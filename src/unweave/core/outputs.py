@@ -134,12 +134,13 @@ class Squashing:
     def contradicted(self, p: np.ndarray, noise: float, unit: float) -> np.ndarray:
         """Which rows (n,) of answers no softmax or log-softmax gives; none of another squashing."""
         k = p.shape[1]
-        slack = np.full(len(p), 8 * math.sqrt(k) * noise + 4 * k * unit)
+        blur, rounding = 8 * math.sqrt(k) * noise, 4 * k * unit
+        slack = np.full(len(p), blur + rounding)
         if self.name == "softmax":
             return np.any(p < -slack[:, None], axis=1) | (np.abs(p.sum(axis=1) - 1) > slack)
         if self.name == "log_softmax":
             above = np.any(p > slack[:, None], axis=1)
-            slack *= 1 + np.max(np.abs(p), axis=1)
+            slack = blur + rounding * (1 + np.max(np.abs(p), axis=1))  # the logits may be as large as these
             return above | (np.abs(np.exp(np.minimum(p, 1.0)).sum(axis=1) - 1) > slack)
         return np.zeros(len(p), dtype=bool)
 

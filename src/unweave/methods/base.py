@@ -28,6 +28,8 @@ PIECEWISE_LINEAR = ("relu", "leaky_relu")
 CLAMPED = ("relu6", "hardtanh", "hardsigmoid")
 """Piecewise linear and constant far out; they describe the same functions."""
 SATURATING = ("tanh", "erf", "sigmoid")
+SLOW = ("softsign",)
+"""They level off like one over the argument; tried where the answers do."""
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
 ELU_LIKE = ("elu", "mish")
 """Of the same growth, without a reflection."""
@@ -112,6 +114,8 @@ class Traits:
     def _may_be(self, name: str) -> bool:
         if self.two_valued or name == "step":
             return self.two_valued and name == "step"
+        if (self.growth is Growth.SLOW) is not (name in SLOW):
+            return False
         kinked = name in (*PIECEWISE_LINEAR, *CLAMPED)
         if self.piecewise_linear is not None and self.piecewise_linear is not kinked:
             return False

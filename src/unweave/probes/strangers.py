@@ -1,10 +1,12 @@
 """What cannot be a dense network of the known activations, told from a few questions and refused with the reason.
 
 *Labels*: whole numbers, few of them, wherever one asks. *Powers*: along rays the answers grow like a power of the
-distance, as polynomials do. *Fading*: far out every direction gives the same answer, between those given near by, as
-sums of bumps (Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points apart do not,
-and between them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a bounded domain: a low
-degree explains every line.
+distance, as polynomials do. *Restless*: however far out, the answers neither level off nor grow, as those of sine
+units. *Turning*: far out the answers level off, at values that change with every turn of the direction, as those
+behind a normalisation of the inputs. *Fading*: far out every direction gives the same answer, between those given
+near by, as sums of bumps (Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points
+apart do not, and between them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a
+bounded domain: a low degree explains every line.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ NUM_SCOUTS = 120
 MOST_LABELS = 12
 """More different whole numbers are rather rounded answers."""
 NUM_RAYS = 32
+FARTHER = 1e4
+"""How much farther than growth was looked at answers must still change to be restless."""
 NUM_NEIGHBOURS = 24
 NUM_LINES, NUM_NODES, MOST_DEGREE = 4, 24, 5
 BENT = 0.05
@@ -33,6 +37,16 @@ POWERS = (
     "the answers grow like the power {} of the distance: a polynomial, or units whose activation is one; none of the "
     "activations tried grows faster than linearly"
 )
+RESTLESS = (
+    "the answers neither level off nor grow however far out: periodic units (sine) or no dense network; each of the "
+    "activations tried does one of them"
+)
+TURNING = (
+    "far out the answers depend on the direction alone, and change with every turn of it: a normalisation (LayerNorm, "
+    "RMSNorm) stands before the activations, or it is no dense network; ask for the part behind the normalisation"
+)
+TURN = 1e-5
+"""Radians by which rays are turned, and twice that: few units of a saturating network lie in between."""
 FADING = (
     "far out the answers are the same in every direction, between those near by: a sum of bumps (a Gaussian process, "
     "a radial function), not a dense network"
@@ -65,13 +79,13 @@ def see_labels(meter: Meter, rng: np.random.Generator) -> str:
 def see_stranger(meter: Meter, precision: Precision, growth: Growth, rng: np.random.Generator) -> str:
     """The reason why no method need be tried, or nothing."""
     if growth is Growth.OTHER:
-        return _powers(meter)
+        return _powers(meter) or _restless(meter, precision, rng)
     exact = precision.kind in ("float64", "float32")
     steps = _steps(meter, precision, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
     if steps:
         return steps
-    if growth is Growth.SATURATING and np.isinf(meter.domain.reach(meter.input_size)):
-        return _fading(meter, precision, rng)
+    if growth in (Growth.SATURATING, Growth.SLOW) and np.isinf(meter.domain.reach(meter.input_size)):
+        return _turning(meter, precision, rng) or _fading(meter, precision, rng)
     return _degree(meter, precision, rng) if exact and growth is Growth.UNSEEN else ""
 
 
@@ -92,6 +106,42 @@ def _powers(meter: Meter) -> str:
     powers = np.log2(np.concatenate([middle / near, far / middle]))
     power = int(np.round(np.median(powers)))
     return POWERS.format(power) if power >= 2 and np.all(np.abs(powers - power) < 1e-3) else ""
+
+
+def _restless(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
+    """Whether answers far beyond any unit's plane still change along every ray, and do not grow."""
+    if precision.kind != "float64" or np.isfinite(meter.domain.reach(meter.input_size)):
+        return ""
+    rays = rng.standard_normal((NUM_RAYS // 4, 1, meter.input_size))
+    rays /= np.linalg.norm(rays, axis=2, keepdims=True)
+    radii = FARTHER * RADIUS * np.array([1.0, 2.0, 4.0])[:, None]
+    try:
+        with meter.stage("growth"):
+            far = meter.ask((radii * rays).reshape(-1, meter.input_size)).reshape(len(rays), 3, -1)
+    except NotANumber:
+        return ""
+    changes = np.max(np.abs(np.diff(far, axis=1)), axis=2)
+    near = meter.transcript("precision")[1]
+    grown = np.max(np.abs(far)) > 100 * np.max(np.abs(near))
+    return RESTLESS if not grown and np.all(changes > 1e-3 * precision.scale) else ""
+
+
+def _turning(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
+    """Whether two rays of the growth, turned a little, answer otherwise, and twice as much so by twice the turn."""
+    if precision.kind != "float64" or meter.input_size < 2:
+        return ""
+    x, y = meter.transcript("growth")
+    farthest = np.argsort(np.linalg.norm(x, axis=1), kind="stable")[-2:]
+    x, y = x[farthest], y[farthest]
+    aside = rng.standard_normal(x.shape)
+    aside -= np.sum(aside * x, axis=1, keepdims=True) / np.sum(x * x, axis=1, keepdims=True) * x
+    aside *= np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(aside, axis=1, keepdims=True)
+    with meter.stage("growth"):
+        once, twice = meter.ask(np.concatenate([x + TURN * aside, x + 2 * TURN * aside])).reshape(2, 2, -1)
+    told = np.abs(once - y) > 1e-3 * TURN * precision.scale + 1e3 * precision.noise
+    if not np.all(np.any(told, axis=1)):
+        return ""
+    return TURNING if np.all(np.abs((twice - y)[told] / (once - y)[told] - 2) < 0.01) else ""
 
 
 def _fading(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:

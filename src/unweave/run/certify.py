@@ -77,6 +77,7 @@ class Certifying:
                 near = np.linalg.norm(used[0], axis=1) <= NEAR * own_scale(network) * np.sqrt(
                     self.meter.input_size
                 )
+                near |= not np.any(near)  # a domain apart from the origin
                 x, y = used[0][near], used[1][near]
                 level = float(
                     np.sqrt(np.mean((network(x) - y) ** 2))

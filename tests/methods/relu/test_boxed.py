@@ -81,6 +81,18 @@ def test_a_plain_network_without_its_sides_is_put_together_again(leak):
     assert unweave.compare(truth, found.network).max_relative_error < 1e-9
 
 
+def test_one_unit_beside_something_affine_tells_no_leak():
+    """``a x + c |u|`` has a leak for every share of a x along u; relu, with the rest carried, claims nothing."""
+    rng = np.random.default_rng(5)
+    first, tilt = np.append(rng.standard_normal(3), 0.2)[None], rng.standard_normal(3)
+    top = np.array([*tilt, 0.3, 1.0])[:, None]
+    found = compose(Known(3), [first], top, BOX, rng)
+    assert found.network.activations[0] == "relu"
+    x = BOX.sample(500, 3, rng)
+    wanted = x @ tilt + 0.3 * np.abs(x @ first[0, :3] + 0.2) + 1.0
+    np.testing.assert_allclose(found.network(x)[:, 0], wanted, atol=1e-9)
+
+
 def test_parts_of_one_unit_are_united_and_others_are_not():
     rng = np.random.default_rng(0)
     row, other = rng.standard_normal((2, 8))

@@ -158,7 +158,8 @@ class ShallowSearch:
                 if kept[i] and kept[j]:
                     columns[i] += columns[j]
                     kept[j] = False
-        kept &= np.linalg.norm(columns, axis=1) > TWINS * np.median(np.linalg.norm(columns, axis=1))
+        sizes = np.linalg.norm(columns, axis=1)
+        kept &= sizes > TWINS * np.median(sizes) if len(sizes) else kept
         if kept.all():
             return
         before = self.ridges, self.fitted

@@ -16,6 +16,8 @@ from unweave.methods.relu.deep.view import LayerView
 
 MOST_NEW = 6
 """New entries that one kink may add."""
+FAR_OFF, MOST_FITS = 1e4, 8
+"""Errors by which an equation of a row may be off; else fits that heed it less."""
 
 
 @dataclass(frozen=True)
@@ -180,9 +182,15 @@ def refit(
     ``places``: kinks of the pool of which only the place is known. ``told``: more equations.
     """
     system, used, scale = _equations(view, row, seen, members, places, told)
-    _, _, vt = np.linalg.svd(system, full_matrices=False)
+    solution, weight = np.ones(len(scale)), np.ones(len(system))
+    for _ in range(MOST_FITS):
+        solution = np.linalg.svd(system * weight[:, None], full_matrices=False)[2][-1] / scale
+        miss = np.abs(system @ (solution * scale)) / max(np.linalg.norm(solution), 1e-300)
+        if np.max(miss, initial=0.0) < FAR_OFF:
+            break
+        weight = 1 / np.maximum(miss, 0.01 * FAR_OFF)  # kinks of other units close by: most are its own
     out = np.zeros_like(row)
-    out[used] = vt[-1] / scale
+    out[used] = solution
     out *= (out @ row) / max(out @ out, 1e-300)
     out[seen & ~used] = row[seen & ~used]
     return out / max(np.linalg.norm(out), 1e-300)

@@ -109,6 +109,9 @@ def _peel(wanted: np.ndarray, rows: np.ndarray, below: np.ndarray, leak: float |
     signs, sizes = np.where(ratio < 0, -1.0, 1.0), np.abs(ratio)
     common = float(np.median(sizes))
     told = bool(np.mean(np.abs(sizes / common - 1) < SAME) > 0.9 and common > 1 - SAME)
+    if m == 1:  # a single ratio agrees with itself: it tells something only where nothing is left over
+        rest_of = np.linalg.norm((rest - ratio * own @ rows[:, :-1]) * reach)
+        told = told and bool(rest_of < SAME * np.linalg.norm(rest * reach))
     if leak is None:
         leak = short_slope((common - 1) / (common + 1)) if told else 0.0
     lam = (1 + leak) / (1 - leak)

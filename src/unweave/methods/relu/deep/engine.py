@@ -15,6 +15,7 @@ import numpy as np
 from unweave.core import clock
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
+from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
     extreme_points,
     near_lines,
@@ -27,6 +28,7 @@ from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, fi
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
 from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.steady import settle_steady
 from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
@@ -74,6 +76,7 @@ def recover(
     former_open: dict[int, tuple[tuple[int, int], ...]] = {}
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
     stuck_at: dict[int, tuple[int, int]] = {}
+    borders: set[int] = set()
     deadline = clock.now() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -96,7 +99,7 @@ def recover(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
             if top.is_output:
-                known, top = _finish(pool, known, top, suspects, found.open_entries, say)
+                known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
@@ -106,7 +109,7 @@ def recover(
                 if keep is not None:
                     keep.append(best)
             weak = weak_units(known, found)
-            rare = find_rare_unit(pool, known, top) if num_repairs < MAX_REPAIRS else None
+            rare = find_rare_unit(pool, known, top, borders) if num_repairs < MAX_REPAIRS else None
             if rare is not None and rare[0] < known.depth - 1:
                 below, unit = rare
                 say(f"*** layer {below + 1} lacks a unit")
@@ -181,8 +184,8 @@ def _finish(
     open_entries: tuple[tuple[int, int], ...],
     say,
     max_rounds: int = 3,
-) -> tuple[Known, Top]:
-    """Fresh points where units may hide, and what they show to be missing."""
+) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
+    """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
     for _ in range(max_rounds):
         num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
@@ -202,5 +205,6 @@ def _finish(
         if known.width == before:
             break
     if not top.wrong.any():
-        known, top = drop_spare_units(pool, known, top)
-    return known, top
+        known, top, open_entries = drop_spare_units(pool, known, top, open_entries)
+        known, top, open_entries = settle_steady(pool, *ask_entries(pool, known, top, open_entries))
+    return known, top, open_entries

@@ -135,20 +135,20 @@ def close_unseen(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray) -
     return rows
 
 
-def drop_spare_units(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
+def drop_spare_units(
+    pool: Pool, known: Known, top: Top, open_entries: tuple[tuple[int, int], ...]
+) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
     """The last layer without units that the answers do not need, the one with the least output first."""
     below = known.first(known.depth - 1)
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
+    kept = np.arange(len(rows))
     for unit in np.argsort(np.linalg.norm(top.coefficients[:-1], axis=1)):
-        left = np.delete(np.arange(len(rows)), np.flatnonzero(np.all(rows == known_row(known, unit), axis=1)))
-        if not len(left) or len(left) == len(rows):
+        left = kept[kept != unit]
+        if not len(left):
             continue
-        without = below.extended(rows[left], known.leaks[-1])
-        fit = fit_top(pool, without)
+        fit = fit_top(pool, below.extended(rows[left], known.leaks[-1]))
         if fit.is_output and not fit.wrong.any():
-            rows, top = rows[left], fit
-    return below.extended(rows, known.leaks[-1]), top
-
-
-def known_row(known: Known, unit: int) -> np.ndarray:
-    return np.append(known.weights[-1][unit], known.biases[-1][unit])
+            kept, top = left, fit
+    place = {int(unit): number for number, unit in enumerate(kept)}
+    still_open = tuple((place[u], i) for u, i in open_entries if u in place)
+    return below.extended(rows[kept], known.leaks[-1]), top, still_open

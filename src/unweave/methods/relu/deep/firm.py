@@ -84,6 +84,7 @@ def cross_zero_set(view: LayerView, unit: Candidate, mine: np.ndarray, bad: np.n
     if not picked:
         return np.zeros(0, dtype=int)
     x, normal, half = x[picked], normal[picked], 0.5 * known.clearance(x[picked])
+    half = np.where(np.isfinite(half), half, 1 + np.linalg.norm(x, axis=1))  # nothing known bends beside it
     inside = np.all(
         [pool.inquiry.meter.domain.contains(x + c * half[:, None] * normal) for c in (-1, 1)], axis=0
     )

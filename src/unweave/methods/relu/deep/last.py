@@ -13,6 +13,7 @@ import numpy as np
 
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.steady import carriers, likely_choices
 from unweave.methods.relu.deep.top import robust_fit, some_rows, transcript
 from unweave.methods.relu.deep.view import LayerView
 
@@ -20,7 +21,10 @@ FITS = 1e-7
 """Miss, relative to the answers, below which an answer is explained."""
 MOST_WRONG = 0.25
 """Share of the answers that units missing from the last layer may spoil."""
-MAX_CHOICES = 1 << 14
+MOST_TRIED = 256
+"""Choices of signs for which units that are always on are looked at."""
+NUM_FAR = 2000
+"""Far answers at which they have to be on."""
 SAME = 1e-3
 """Shares of the linear part within this of each other are the same; a leak below this is none."""
 STEEPEST = 20.0
@@ -97,16 +101,9 @@ def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> Las
             size = np.linalg.norm(solution[len(units) :].reshape(len(still), k), axis=1)
             signs[still] *= np.where(size > 1e-6 * np.max(np.abs(beta), initial=1.0), 1.0, -1.0)
             return LastLayer(rows * signs[:, None], seen, len(rows), leak=leak)
-    if len(still) or 2 ** len(units) > MAX_CHOICES:
+    if len(still):
         return None
-    choices = 1.0 - 2.0 * ((np.arange(2 ** len(units))[:, None] >> np.arange(len(units))) & 1)
-    left = target[None] - choices @ parts
-    norms = np.linalg.norm(left, axis=1)
-    best = int(np.argmin(norms))
-    if norms[best] < 1e-6 * scale:
-        signs[units] = choices[best]
-        return LastLayer(rows * signs[:, None], seen, len(rows), int(np.sum(norms < 1e-6 * scale)))
-    return _with_steady_unit(rows, seen, units, choices, left.reshape(len(choices), -1, k), moving, h, kinks)
+    return _with_steady_units(rows, seen, parts, target, solution, moving, h, kinks)
 
 
 def read_leak(rho: np.ndarray) -> float | None:
@@ -122,41 +119,51 @@ def read_leak(rho: np.ndarray) -> float | None:
     return round(leak, digits)
 
 
-def _with_steady_unit(rows, seen, units, choices, left, moving, h, kinks) -> LastLayer | None:
-    """One more unit, on everywhere: the choice of signs whose rest is of rank one and keeps its sign."""
-    u, s, _ = np.linalg.svd(left, full_matrices=False)
-    single = np.ones(len(left), dtype=bool) if s.shape[1] == 1 else s[:, 1] < 1e-6 * s[:, 0]
-    extra = np.zeros((len(left), rows.shape[1] - 1))
-    extra[:, moving] = u[:, :, 0]
-    z = h @ extra.T
-    flip = np.where(np.sum(z, axis=0) < 0, -1.0, 1.0)
-    extra, z = extra * flip[:, None], z * flip
+def _with_steady_units(rows, seen, parts, target, share, moving, h, kinks) -> LastLayer | None:
+    """The choice of signs that leaves least, and units which are on everywhere for that.
+
+    Fewest such units, then the smallest; ``share``: signs as a linear solve tells them, roughly.
+    """
+    choices = 2.0 * likely_choices(share) - 1.0
+    n = int(np.sum(moving))
+    left = (target - choices @ parts).reshape(len(choices), n, -1)
+    sizes = np.linalg.svd(left, compute_uv=False)
+    scale = np.linalg.norm(target) + np.max(np.linalg.norm(parts, axis=1))
+    rank, norm = np.sum(sizes > 1e-6 * scale, axis=1), np.linalg.norm(sizes, axis=1)
+    order = np.lexsort((norm, rank))[:MOST_TRIED]
+    choices, left, rank = choices[order], left[order], rank[order]
+    if rank[0] == 0:
+        return LastLayer(rows * choices[0][:, None], seen, len(rows), int(np.sum(rank == 0)))
+    single = np.flatnonzero(rank == 1)
+    extra = np.zeros((len(single), rows.shape[1] - 1))
+    extra[:, moving] = np.linalg.svd(left[single], full_matrices=False)[0][:, :, 0]
     size = np.linalg.norm(h, axis=1)
-    far = size > np.quantile(size, 0.9)
-    low = np.min(z / (size[:, None] + 1e-300), axis=0, where=far[:, None], initial=np.inf)
-    order = np.argsort(np.where(single, -low, np.inf))
-    bias, chosen, guessed = None, None, np.zeros((0, 0))
-    if kinks is not None:
-        for choice in order[: min(len(order), 4096)]:
-            if not single[choice]:
-                break
-            bias = _bias_from_kinks(extra[choice], kinks)
-            if bias is not None:
-                chosen = choice
-                break
-    if chosen is None:
-        chosen = order[0]
-        if not single[chosen] or low[chosen] < -1e-6:
-            return None
-        bias = max(0.0, -float(np.min(z[:, chosen]))) * 1.01 + 1.0
-        guessed = extra[order[:8]]
-    assert bias is not None
-    num_same = int(np.sum(single & (low >= -1e-6)))
-    signs = choices[chosen]
-    out = np.vstack([rows[units] * signs[:, None], np.append(extra[chosen], bias)])
-    return LastLayer(
-        out, np.vstack([seen[units], np.ones((1, seen.shape[1]), dtype=bool)]), len(rows), num_same, guessed
-    )
+    far = np.flatnonzero(size > np.quantile(size, 0.9))[:NUM_FAR]
+    z = (h[far] / (size[far, None] + 1e-300)) @ extra.T
+    extra = extra * np.where(np.sum(z, axis=0) < 0, -1.0, 1.0)[:, None]
+    low = np.min(np.abs(z), axis=0) * np.where(np.ptp(np.sign(z), axis=0) > 0, -1.0, 1.0)
+    for number in range(len(single) if kinks is not None else 0):
+        bias = _bias_from_kinks(extra[number], kinks)
+        if bias is not None:
+            more = np.append(extra[number], bias)[None]
+            return _joined(rows, seen, choices[single[number]], more, len(single))
+    valid = np.flatnonzero(low >= -1e-6)
+    if len(valid):
+        chosen, guessed = single[valid[0]], extra[valid[:8]]
+    else:
+        chosen, guessed = 0, extra[:8]
+    rest = np.zeros((rows.shape[1] - 1, left.shape[2]))
+    rest[moving] = left[chosen]
+    more = carriers(rest, h)
+    guessed = guessed if len(guessed) else more[:, :-1]
+    return _joined(rows, seen, choices[chosen], more, len(valid), guessed)
+
+
+def _joined(rows, seen, signs, more, num_choices, guessed=None) -> LastLayer:
+    """Rows on their sides, and units that are always on."""
+    rows, seen_more = np.vstack([rows * signs[:, None], more]), np.ones(more.shape, dtype=bool)
+    guessed = np.zeros((0, 0)) if guessed is None else guessed
+    return LastLayer(rows, np.vstack([seen, seen_more]), len(signs), num_choices, guessed)
 
 
 def _bias_from_kinks(row: np.ndarray, view) -> float | None:

@@ -94,11 +94,12 @@ def find_layer(
             say(_progress(view, units))
         if known.depth:
             units = firm_units(view, units)
-        layer, guess = _try_last(view, units, say, patient=attempt > 1)
+        layer, guess = _try_last(view, units, say, patient=attempt > 0)
         if layer is not None:
             return layer
-        if guess is not None:
+        if guess is not None:  # it is the last one: corners tell nothing that the answers do not
             more = more.join(where_it_may_switch(pool, known, guess))
+            continue
         found = orient(view, corners, units, say, attempt=attempt)
         if isinstance(found, Layer):
             return found

@@ -28,12 +28,15 @@ from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
-"""Units whose outgoing weights are below this share of the largest have no effect and are left out."""
+"""Units that never add this share of what the largest adds have no effect and are left out."""
 
 NEAR = 1e-6
 """Miss of an answer, relative to its size, from which Gauss-Newton begins."""
 WITHIN, SPREAD = 8.0, 30.0
 """Error bars, and medians of all misses, within which an answer is explained."""
+
+FEW = 8
+"""Answers that a weight has to show in."""
 
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
@@ -41,8 +44,9 @@ MOST_WRONG = 0.02
 FEW_INPUTS = 8
 """Inputs up to which bounded domains are searched without sides."""
 
-MOST_LIFTED = 5_000
-"""Questions for every input that two layers wider than the input may cost, before what is known is returned."""
+MOST_LIFTED, LIFTED_A_WEIGHT = 5_000, 150
+"""Questions for every input, and for every weight of two layers as wide as the first one seems to be, that two layers
+wider than the input may cost, before what is known is returned."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +110,11 @@ class ReluDeep:
         first = two.first
         wide = first is not None and len(first.planes) > meter.input_size
         if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
+            d, most = meter.input_size, MOST_LIFTED * meter.input_size
+            if first is not None:
+                most = min(most, LIFTED_A_WEIGHT * len(first.planes) * (d + len(first.planes)))
             try:
-                with meter.allow(self.name, MOST_LIFTED * meter.input_size):
+                with meter.allow(self.name, most):
                     lifted = ReluLifted().recover(meter, problem)
             except BudgetSpent as spent:
                 if first is None:
@@ -154,7 +161,7 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
     network = Network(
         [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
     )
-    network, kept = drop_idle_units(network)
+    network, kept = drop_idle_units(network, inquiry.meter.transcript()[0])
     network = sharpen(inquiry, network)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
@@ -193,16 +200,37 @@ def name_steady(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
     return tuple(out)
 
 
-def drop_idle_units(network: Network) -> tuple[Network, list[np.ndarray]]:
-    """Without units that nothing above listens to, and which units of every layer are left."""
+def drop_idle_units(network: Network, x: np.ndarray) -> tuple[Network, list[np.ndarray]]:
+    """Without units that nothing above listens to, and which units of every layer are left; ``x``: all points asked."""
     weights, biases = list(network.weights), list(network.biases)
     kept = [np.arange(len(b)) for b in biases[:-1]]
+    outputs, h = [], x
+    for w, b, name in zip(weights, biases, network.hidden_activations, strict=False):
+        z = h @ w.T + b
+        h = np.maximum(z, (act.split_name(name)[1] or 0.0) * z)
+        outputs.append(np.max(np.abs(h) / (1e-3 + np.linalg.norm(x, axis=1, keepdims=True)), axis=0))
     for layer in range(len(weights) - 2, -1, -1):
-        out = np.linalg.norm(weights[layer + 1], axis=0)
+        out = np.linalg.norm(weights[layer + 1], axis=0) * outputs[layer]
         kept[layer] = np.flatnonzero(out > EFFECT * out.max())
         weights[layer], biases[layer] = weights[layer][kept[layer]], biases[layer][kept[layer]]
         weights[layer + 1] = weights[layer + 1][:, kept[layer]]
     return Network(weights, biases, network.activations), kept
+
+
+def cover_weights(network: Network, x: np.ndarray, limit: int) -> np.ndarray:
+    """About ``limit`` of the points, and others for weights that show at few of these: else a fit would move them."""
+    some = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).astype(int))
+    chosen = np.zeros(len(x), dtype=bool)
+    chosen[some] = True
+    h, below = x, np.ones((len(x), 1), dtype=bool)
+    for w, b in zip(network.weights[:-1], network.biases, strict=False):
+        h = np.maximum(h @ w.T + b, 0)
+        on = h > 0
+        every, mine = (on[rows].T.astype(float) @ below[rows].astype(float) for rows in (slice(None), some))
+        for unit, feature in np.argwhere((mine < FEW) & (every > mine)):
+            chosen[np.flatnonzero(on[:, unit] & below[:, feature])[:FEW]] = True
+        below = on
+    return np.flatnonzero(chosen)
 
 
 def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
@@ -216,7 +244,7 @@ def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
     for _ in range(max_rounds):
         if len(near) < network.num_parameters + 10:
             break
-        some = near[np.linspace(0, len(near) - 1, min(limit, len(near))).astype(int)]
+        some = near[cover_weights(network, x[near], limit)]
         fit = polish_weighted(network, x[some], y[some], bars[some], max_steps=6)
         left = np.max(np.abs(fit.network(x) - y), axis=1)
         if not np.median(left / bars) < np.median(miss / bars):

@@ -21,19 +21,31 @@ from unweave.methods.relu.deep.top import Top
 from unweave.methods.relu.deep.units import agree, judge
 from unweave.methods.relu.deep.view import LayerView
 
-FEWEST = 3
-"""Borders that have to lie on the zero set of one row."""
+FEWEST, ENOUGH = 3, 6
+"""Borders that have to lie on the zero set of one row, and how many are looked for."""
+MAX_BATCHES = 3
+"""Times that segments are drawn: where entries are wrong as well, most have no border that is not known."""
 SAME = 1e-7
 """Units whose outputs are within this of each other are the same."""
 SHOWS = 0.9
 """Share of the places at which lines should meet its zero set that have to show it."""
 
 
-def find_rare_unit(pool: Pool, known: Known, top: Top, num: int = 8) -> tuple[int, Candidate] | None:
-    """How many layers are below the one that lacks a unit, and the unit; None where contradictions do not show it."""
+def find_rare_unit(
+    pool: Pool, known: Known, top: Top, met: set[int] | None = None, num: int = 8
+) -> tuple[int, Candidate] | None:
+    """How many layers are below the one that lacks a unit, and the unit; None where contradictions do not show it.
+
+    ``met``: kinks that were met as such borders before; it receives the new ones.
+    """
     if not top.wrong.any() or top.wrong.all():
         return None
-    numbers = _borders(pool, known, top, num)
+    met, numbers = set() if met is None else met, np.zeros(0, dtype=int)
+    for _ in range(MAX_BATCHES):
+        met.update(_borders(pool, known, top, num).tolist())
+        numbers = np.intersect1d(np.array(sorted(met), dtype=int), LayerView(pool, known).open)
+        if len(numbers) >= ENOUGH:
+            break
     if len(numbers) < FEWEST:
         return None
     pool.measure(numbers, Known(pool.input_size))

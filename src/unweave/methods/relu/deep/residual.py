@@ -32,6 +32,8 @@ LEFT = 0.2
 """Share of the contradictions that units which are added may leave."""
 MOST_NEW = 6
 """Entries that are looked for at once."""
+FEWEST_ON = 3
+"""Contradictions at which a feature is on that tell its weight."""
 MOST_ON = 0.02
 """Share of the right answers at which a row may be on."""
 
@@ -139,6 +141,9 @@ def unit_from_residual(
     """A row (weights, bias) that most contradictions obey which any row does, the entries they show, and its output."""
     rest = _look(pool, known, top)
     rows = np.flatnonzero(rest.wrong)
+    together = _fit_most(rest, rows)
+    if together is not None:
+        return together
     some = rows[pool.rng.permutation(len(rows))[:NUM_SEEDS]]
     place = rest.h[rows] / np.linalg.norm(rest.h[rows], axis=1, keepdims=True)
     best: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None
@@ -159,6 +164,36 @@ def _look(pool: Pool, known: Known, top: Top) -> _Rest:
     wrong = np.zeros(len(x), dtype=bool)
     wrong[: len(top.wrong)] = top.wrong
     return _Rest(h, h != 0, features * weight[:, None], left, wrong, 10 * top.median_miss * size)
+
+
+def _fit_most(rest: _Rest, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """A row that most contradictions with one output direction obey, wherever they lie."""
+    size = np.linalg.norm(rest.left[rows], axis=1)
+    clear = size > 100 * rest.bar
+    rows, size = rows[clear], size[clear]
+    if len(rows) < rest.h.shape[1]:
+        return None
+    direction = rest.left[rows] / size[:, None]
+    some = np.linspace(0, len(rows) - 1, min(len(rows), NUM_SEEDS)).astype(int)
+    alike = direction @ direction[some].T > 1 - SAME
+    seed = some[int(np.argmax(alike.sum(axis=0)))]
+    mine, output = rows[direction @ direction[seed] > 1 - SAME], direction[seed]
+    own = rest.left[mine] @ output
+    seen = rest.on[mine].sum(axis=0) >= FEWEST_ON
+    inside = np.all(rest.on[mine] <= seen, axis=1)
+    mine, own = mine[inside], own[inside]
+    if len(mine) < seen.sum() + 3 or np.linalg.matrix_rank(rest.h[mine][:, seen], tol=1e-9) < seen.sum():
+        return None
+    values = _agreed(rest.h[mine][:, seen], own, own)
+    if values is None:
+        return None
+    row = np.zeros(rest.h.shape[1])
+    row[seen] = values
+    length = np.linalg.norm(row)
+    right = np.flatnonzero(~rest.wrong & np.all(rest.on <= seen, axis=1))
+    if len(right) and np.mean(rest.h[right] @ row > 0.1 * np.quantile(own, 0.1)) > MOST_ON:
+        return None
+    return *_extend(rest, row / length, seen, length * output), length * output
 
 
 def _grow(rest: _Rest, near: np.ndarray, seed: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray] | None:
@@ -207,10 +242,15 @@ def _extend(
     ``taken``: what the unit as it is contributes already.
     """
     row, seen = row.copy(), seen.copy()
-    own = rest.left @ output / (output @ output) + taken
+    own = rest.left @ output / (output @ output)
+    off = np.max(np.abs(rest.left - own[:, None] * output), axis=1)
+    its = rest.wrong & (
+        off <= FITS * np.max(np.abs(rest.left), axis=1) + rest.bar
+    )  # others have other outputs
+    own = own + taken
     for _ in range(len(row)):
         extra = rest.on & ~seen
-        wrong = np.flatnonzero(rest.wrong & extra.any(axis=1) & (extra.sum(axis=1) <= MOST_NEW))
+        wrong = np.flatnonzero(its & extra.any(axis=1) & (extra.sum(axis=1) <= MOST_NEW))
         patterns, which = np.unique(rest.on[wrong], axis=0, return_inverse=True)
         for number in np.argsort((patterns & ~seen).sum(axis=1), kind="stable"):
             mine, new = wrong[which.ravel() == number], patterns[number] & ~seen

@@ -185,7 +185,7 @@ def _confirm(sightings: Sightings, m: int, planes: Planes) -> tuple[_Candidate |
         normal, offset, covariance = _refit(sightings, normal, offset, prior, kinks)
     share = ROUGH_SHARE if sightings.inquiry.coarse else SHARE
     assert luck is not None
-    if luck ** max(hits - 1, 0) < LUCK and _between(planes, sightings.x[kinks]) >= SEPARATED:
+    if min(luck, 1.0) ** max(hits - 1, 0) < LUCK and _between(planes, sightings.x[kinks]) >= SEPARATED:
         return _Candidate(normal, offset, covariance, kinks, seen, hits), True
     if seen < FEW and hits >= share * seen - 1:
         return None, False
