@@ -111,3 +111,19 @@ def test_parts_of_one_unit_are_united_and_others_are_not():
     assert not both.null.shape[1]
     assert abs(both.row @ row) > (1 - 1e-9) * np.linalg.norm(both.row) * np.linalg.norm(row)
     assert unite(part(row, 5), part(other, 4)) is None
+
+
+def test_three_layers_of_eight_units_come_back_at_few_queries():
+    rng = np.random.default_rng([10, 2, 8, 8, 8, 1])
+    weights, biases = [], []
+    for m, n in pairwise((2, 8, 8, 8, 1)):
+        weights.append(rng.uniform(-(m**-0.5), m**-0.5, size=(n, m)))
+        biases.append(rng.uniform(-(m**-0.5), m**-0.5, size=n))
+    network = Network(weights, biases, ["relu"] * 3 + ["identity"])
+    box = Box(-1.0, 1.0)
+    found = unweave.identify(network, domain=box, seed=10, method="relu-layers")
+    assert found.identified
+    assert found.network is not None
+    x = box.sample(5000, 2, np.random.default_rng(7))
+    np.testing.assert_allclose(found.network(x), network(x), atol=1e-9)
+    assert found.ledger.total - found.ledger.by_stage["certificate"] < 40 * network.num_parameters

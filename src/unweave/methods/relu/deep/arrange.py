@@ -37,6 +37,8 @@ REFITS, MOST_TOLD = 8, 400
 """How often answers that contradict are taken in, and how many at a time."""
 WITHIN = 1e-7
 """Miss of an answer, relative to their spread, within which it agrees."""
+MOSTLY = 0.5
+"""Share of a chain that lies on a unit's zero set from which on all of it does."""
 UNSEEN = 0.02
 """Share of a unit's cells that may lie on another side than counting says: part of its zero set is hidden there."""
 LINES, OFFLINE = 24, 400
@@ -247,12 +249,15 @@ class Arrangement:
         errors = np.append(np.full(len(normal), error + 1e-13), place)
         trace = Trace.begin(int(edge), x, h[0], jac[0], normal, errors)
         points = np.concatenate([sheet.ends[sheet.edges.ends[e]] for e in mine])
-        error = np.repeat(sheet.edges.error[mine] + 1e-14 * self.scale, 2)
-        use = np.argsort(error)
-        h = self._extended(points)
-        for row in use:
+        error = sheet.edges.error[mine] + 1e-14 * self.scale
+        h, length = self._extended(points), sheet.edges.lengths[mine]
+        # along a short edge what changes is small beside what does not: the change counts by itself
+        along, middle = (h[1::2] - h[::2]) / length[:, None], (h[1::2] + h[::2]) / 2
+        for row in np.argsort(error):
             if error[row] < PLACE * self.scale:
-                trace.learn(h[row], 0.0, float(error[row]))
+                trace.learn(middle[row], 0.0, float(error[row]))
+            if error[row] < PLACE * length[row]:
+                trace.learn(along[row], 0.0, float(2 * error[row] / length[row]))
         trace.solve()
         trace.places = points[:12]
         return trace
@@ -364,7 +369,10 @@ class Arrangement:
         rows /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
         for sheet in self.sheets:
             for trace in found:
-                sheet.known |= self._on(trace, sheet)
+                on, roots = self._on(trace, sheet), sheet.chains.roots
+                # a chain belongs to one unit: where most of it lies on a zero set, all of it does
+                share = np.bincount(roots, on) / np.maximum(np.bincount(roots), 1)
+                sheet.known |= on | (share[roots] > MOSTLY)
         self.features = Lifted(self.features, rows)
         self.traces.append([*found, *others])
         for sheet in self.sheets:

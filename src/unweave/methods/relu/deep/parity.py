@@ -23,6 +23,8 @@ RANK = 1e-11
 """Singular values below this share of the largest are zero."""
 SAME = 1e-5
 """Outputs of one unit differ by no more."""
+TRIMS, FEW = 12, 0.1
+"""Rounds of least squares in which points that contradict lose their weight, and the share of them that may."""
 TURNS = 8
 """Gauss-Newton steps for what no crossing has told of units below."""
 MISPLACED = 2e-3
@@ -149,6 +151,21 @@ class Board:
         left = float(np.max(np.abs(rest)) / (np.std(self.y) + 1e-300))
         return Fit(rows, solution, vt[~kept].T / scale[:, None], left, rest, u[:, kept])
 
+    def trim(self, groups: list[list[int]]) -> None:
+        """Leave out points, if they are few, that all others contradict: of cells whose sides are miscounted."""
+        a, y = self.design(groups, self.rows)
+        n, k = self.y.shape
+        scale, size = np.linalg.norm(a, axis=0), float(np.std(self.y)) + 1e-300
+        a = a / np.where(scale > 0, scale, 1.0)
+        weight = np.ones(len(a))
+        for _ in range(TRIMS):
+            solution = np.linalg.lstsq(a * weight[:, None], y * weight, rcond=RANK)[0]
+            miss = np.abs(a @ solution - y)
+            weight = 1 / np.sqrt(np.maximum(miss, 1e-3 * FITS * size))
+        good = np.all(miss[: n * k].reshape(n, k) <= FITS * size, axis=1)
+        if 1 - FEW <= np.mean(good) < 1:
+            self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
+
     def turn(self, groups: list[list[int]], start: np.ndarray) -> Fit:
         """The same with the open directions of the rows below as the answers have them, by Gauss-Newton."""
         best = self.fit(groups, start)
@@ -213,6 +230,8 @@ def fit_last(
 def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], Fit]:
     """Chains that one unit explains together."""
     groups = [[chain] for chain in range(board.sides.shape[1])]
+    if board.fit(groups, board.rows).left > FITS:
+        board.trim(groups)
     fit = board.turn(groups, board.rows)
     say(f"  last layer: {len(groups)} chains, left {fit.left:.1e}, open {fit.null.shape[1]}")
     if fit.left > FITS:

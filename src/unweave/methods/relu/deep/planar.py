@@ -232,7 +232,10 @@ class Map:
                 good.append(x)
                 continue
             other = self._leave(number, inside, left)
-            if other is None or other == number or (other in cell.lines and not self._moves(number, other)):
+            if other == number:  # a corner of lines that are not sharp
+                good.append(x)
+                continue
+            if other is None or (other in cell.lines and not self._moves(number, other)):
                 self.lost.append(x)
                 good.append(x)
                 missed += 1
@@ -248,12 +251,15 @@ class Map:
         return bool(np.linalg.norm(a - now) + abs(b - there) / self.plane.extent > 1e-9)
 
     def _leave(self, number: int, goal: np.ndarray, left: np.ndarray) -> int | None:
-        """The cell first met on the way from a cell's centre to a point where the function is not its piece."""
+        """The cell first met on the way from a cell's centre to a point where the function is not its piece.
+
+        The cell itself where it goes on all the way but for the end.
+        """
         cell, way = self.cells[number], goal - self.cells[number].centre
-        low, high, rest = 0.0, 1.0, left
+        low, high, rest, bar = 0.0, 1.0, left, self.plane.ask(goal)[1]
         for _ in range(40):
             if (high - low) * np.linalg.norm(way) < SMALL * self.plane.extent:
-                return None
+                return number if low > 1 - 1e-5 else None
             eta = 1e-3 * (high - low)
             _, before = self._agrees(cell, cell.centre + (high - eta) * way)
             slope = (rest - before) / eta
@@ -275,7 +281,7 @@ class Map:
             if fine:
                 low = beyond
             elif np.max(np.abs(value - expected)) <= 1e-6 * np.max(np.abs(expected)) + self._tolerance(
-                cell, cell.centre + beyond * way, 0.0
+                cell, cell.centre + beyond * way, bar * (1 + 2 * (high - meet) / eta)
             ):
                 return self._behind(number, meet, high, way)
             else:
