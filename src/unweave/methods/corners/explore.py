@@ -26,7 +26,7 @@ GENERATIONS, CHILDREN = 6, 12
 """Of places that climb."""
 HUNTED = 6
 """Places that are followed to where the model differs most from the network known."""
-LEAK = 1e-6
+LEAK = 1e-7
 """What is left of a gradient outside the span of others that should hold it, by errors of their differences."""
 SPANNED = 1e-3
 """Relative singular value of hints from which on a direction is one of theirs."""
@@ -46,16 +46,27 @@ class Span:
     """Where answers move most in each direction, as far as was seen."""
 
 
-def explore(cube: Cube, rng: np.random.Generator, span: Span, suspects: np.ndarray, *, most: int) -> Span:
+def explore(
+    cube: Cube,
+    rng: np.random.Generator,
+    span: Span,
+    suspects: np.ndarray,
+    *,
+    most: int,
+    inside: float = SHARE_INSIDE,
+    quiet_after: int = QUIET,
+) -> Span:
     """``span`` with every direction that shows; it ends early with more than ``most`` of them.
 
-    ``suspects`` are places at which something is known to move.
+    ``suspects`` are places at which something is known to move; ``inside`` is the share of ordinary ones among others.
     """
     quiet = 0
     for attempt in range(MOST_PLACES):
-        if quiet >= QUIET or len(span.basis) > most:
+        if quiet >= quiet_after or len(span.basis) > most:
             break
-        place = suspects[attempt] if attempt < len(suspects) else draw_place(cube.size, span.hints, rng)
+        place = (
+            suspects[attempt] if attempt < len(suspects) else draw_place(cube.size, span.hints, rng, inside)
+        )
         floor = max(LOUD * cube.rounding(cube.size), LEAK * span.steepest)
         known_to = attempt < len(suspects)
         if not known_to and not _moves_otherwise(cube, place, span.basis, floor, rng):
@@ -74,7 +85,7 @@ def explore(cube: Cube, rng: np.random.Generator, span: Span, suspects: np.ndarr
         hints = np.vstack([span.hints, seen, new])
         climbed = [
             _climb(partial(_move, cube, direction), place, np.vstack([hints, direction]), rng)
-            for direction in new
+            for direction in (new if inside < 1 else [])
         ]
         span = Span(basis, hints, steepest, (*span.places, *climbed))
     return span

@@ -28,7 +28,7 @@ from unweave.solve.descend import Settings
 from unweave.solve.fit import fit_collapsed, spread_of
 from unweave.solve.layout import Layout
 
-LEAST_INPUTS = 16
+LEAST_INPUTS = 30
 """With fewer, students of ordinary points reach every unit."""
 FAR = 1e4
 """Domains that reach so far are looked at from afar."""
@@ -52,6 +52,9 @@ LITTLE = 1e-3
 """What is left without a unit, from which on it may be one too many."""
 STEPS = Settings(max_steps=80, damping=1e-4, stall_steps=0, patience=3)
 
+FEW = 50
+"""Ordinary places in succession that show nothing new, after which corners are looked at."""
+ORDINARY = "every unit that shows near corners shows at ordinary points, too"
 NO_ROWS = "derivatives at corners have no common rows: more units than inputs, or several layers"
 NO_UNITS = "what was found along rows at corners does not switch as saturating units do"
 
@@ -102,12 +105,15 @@ class _Run:
         size = self.cube.size
         self.rounding: float = self.cube.noise
         self.rng: np.random.Generator = self.problem.rng("corners")
+        self.seen: Span = Span(np.zeros((0, size)), np.zeros((0, size)))
         self.points: np.ndarray = np.zeros((0, size))
         self.answers: np.ndarray = np.zeros((0, self.cube.meter.output_size))
 
     def recover(self) -> Finding:
         """Units that show beyond those known, until none does."""
         activations, misfits, rms = self.problem.activations, {}, np.inf
+        if self._is_ordinary():
+            return Finding(None, f"{ORDINARY}; use method='in-domain'")
         for _ in range(ROUNDS):
             rows = self._find_rows()
             if rows is None and self.cube.known is None:
@@ -133,6 +139,22 @@ class _Run:
             return Finding(None, f"{reason}; use method='in-domain'", alternatives=misfits, student=network)
         return Finding(network, alternatives=misfits)
 
+    def _is_ordinary(self) -> bool:
+        """Whether corners move the answers in no direction that ordinary points do not."""
+        cube, nothing = self.cube, np.zeros((0, self.cube.size))
+        with cube.meter.stage("corners"):
+            inside = explore(
+                cube,
+                self.rng,
+                Span(nothing, nothing),
+                nothing,
+                most=cube.size - 1,
+                inside=1.0,
+                quiet_after=FEW,
+            )
+            self.seen = explore(cube, self.rng, inside, nothing, most=cube.size - 1)
+        return len(self.seen.basis) == len(inside.basis)
+
     def _find_rows(self) -> np.ndarray | None:
         """Unit rows (m, d) of the cube, none where nothing moves; None where there are too many, or no common ones."""
         cube, size = self.cube, self.cube.size
@@ -144,6 +166,8 @@ class _Run:
                 strange = hunt(cube, self.rng, hints)
             if not len(strange):
                 return strange
+        else:
+            span = self.seen
         for _ in range(ROUNDS):
             with cube.meter.stage("corners"):
                 seen = explore(cube, self.rng, span, strange, most=size - 1)
