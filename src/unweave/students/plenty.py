@@ -59,8 +59,8 @@ LATE, STALLED_LATE = 8, 0.8
 """... and, after so many, to this one."""
 TELLING = 0.04
 """Fresh residual, relative to what bends, from which on activations of one kind have students of their own."""
-NEAR = 1e-2
-"""The same at which a student has found the units."""
+NEAR = 2e-2
+"""The same at which a student may have found the units; one that had not is asked again at half of it."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
 """A range is looked at with so many points and steps, and is too wide where a student leaves more than this fraction of
 what bends unpredicted."""
@@ -80,6 +80,12 @@ class Racer:
     parameters: np.ndarray
     fresh: list[float] = field(default_factory=list)
     num_steps: int = 0
+    finished: float = 2 * NEAR
+    """Its fresh residual when it was last pruned, in vain."""
+
+    @property
+    def may_finish(self) -> bool:
+        return self.fresh[-1] < self.finished / 2 or (self.has_stalled and self.fresh[-1] < TELLING)
 
     @property
     def slack(self) -> float:
@@ -248,11 +254,12 @@ def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
                 return
             course.advance(racer)
         racers = sorted(racers, key=lambda racer: racer.fresh[-1])
-        leader = racers[0]
-        if leader.fresh[-1] < NEAR or (leader.has_stalled and leader.fresh[-1] < TELLING):
-            yield from _finish(course, leader)
-            racers = racers[1:]
-        racers = [r for r in racers if len(r.fresh) < PATIENCE or r.fresh[-1] < r.slack * leader.fresh[-1]]
+        for racer in racers:
+            if len(racer.activations) == 1 and racer.may_finish:
+                yield from _finish(course, racer)
+                racer.finished = racer.fresh[-1]
+        least = racers[0].fresh[-1]
+        racers = [r for r in racers if len(r.fresh) < PATIENCE or r.fresh[-1] < r.slack * least]
         racers = [part for r in racers if not r.has_stalled for part in course.split(r)]
         if not racers:
             return
