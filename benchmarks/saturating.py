@@ -1,6 +1,6 @@
 """Saturating networks as they are: three and more layers, float32, trained, large; a line a class.
 
-    python benchmarks/saturating.py --quick           one network of six quick classes, a minute each at most
+    python benchmarks/saturating.py --quick           one network of seven quick classes, a minute each at most
     python benchmarks/saturating.py --count 10        ten of every class
     python benchmarks/saturating.py --only "float32"  classes whose name contains this
 
@@ -67,6 +67,25 @@ def torch_network(
     return module.double() if double else module
 
 
+def remote_network(seed: int, *, single: bool = False):
+    """A 40-8-3 sigmoid network of related rows; three units are saturated at all but some corners of [0, 1]^40."""
+    rng = np.random.default_rng(seed)
+    common = rng.standard_normal((3, 40))
+    rows = 2 * (rng.standard_normal((8, 3)) @ common + rng.standard_normal((8, 40)))
+    share = np.where(np.arange(8) % 3 == 0, -0.7, 0.1)
+    shifts = share * np.abs(rows).sum(axis=1) / 2 - rows.sum(axis=1) / 2
+    top, last = 3 * rng.standard_normal((3, 8)), rng.standard_normal(3)
+    if not single:
+        return Network([rows, top], [shifts, last], ["sigmoid", "identity"])
+    import torch
+
+    module = torch.nn.Sequential(torch.nn.Linear(40, 8), torch.nn.Sigmoid(), torch.nn.Linear(8, 3))
+    values = (rows, shifts, top, last)
+    for parameter, value in zip(module.parameters(), values, strict=True):
+        parameter.data = torch.tensor(value, dtype=torch.float32)
+    return module
+
+
 def digits_network(activation: str, seed: int):
     """A 64-32-10 classifier of digits in float32."""
     import torch
@@ -114,6 +133,13 @@ def classes() -> list[Class]:
         Class("three layers 8-32-32-32-2 tanh", torch((8, 32, 32, 32, 2), double=True)),
         Class("100-100-50-1", torch((100, 100, 50, 1), double=True), quick=True),
         Class("200-150-50-10", torch((200, 150, 50, 10), double=True)),
+        Class("box, units at corners 40-8-3", remote_network, quick=True, domain=Box(0.0, 1.0)),
+        Class(
+            "box, float32 units at corners 40-8-3",
+            lambda seed: remote_network(seed, single=True),
+            1e-4,
+            domain=Box(0.0, 1.0),
+        ),
         Class("box 60-60-30-1 tanh", he((60, 60, 30, 1)), domain=Box(-1.0, 1.0)),
         Class("box 100-200-1 tanh", he((100, 200, 1)), domain=Box(-1.0, 1.0)),
     ]

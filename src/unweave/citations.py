@@ -108,6 +108,7 @@ BY_METHOD: dict[str, tuple[str, ...]] = {
     "high-threshold": ("goel2019",),
     "in-domain": ("transtrum2012",),
     "clamped": ("carlini2020",),
+    "corners": ("fornasier2019",),
     "relu-lines": ("carlini2020",),
     "linear": (),
     "relu-layers": ("carlini2020",),

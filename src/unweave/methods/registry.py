@@ -37,6 +37,7 @@ REGISTRY = (
     Entry("clamped", "relu.clamped:Clamped", Evidence.QUERIES),
     Entry("far-field", "far_field.method:FarField", Evidence.QUERIES),
     Entry("skeleton", "skeleton.method:Skeleton", Evidence.QUERIES),
+    Entry("corners", "corners.method:Corners", Evidence.QUERIES),
     Entry("hessian-pencil", "hessian.pencil:HessianPencil", Evidence.QUERIES),
     Entry("in-domain", "in_domain.method:InDomain", Evidence.QUERIES),
     Entry("hessian-span", "hessian.span:HessianSpan", Evidence.QUERIES),

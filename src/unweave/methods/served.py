@@ -14,6 +14,7 @@ SERVED = {
     "clamped": "relu6, hardtanh, hardsigmoid",
     "skeleton": "gelu, silu, softplus, elu, mish, gelu_tanh, hardswish, celu, selu",
     "in-domain": f"{SMOOTH}, elu, mish; softsign where the answers level off slowly; any other smooth one when named",
+    "corners": "tanh, erf, sigmoid",
     "hessian-pencil": SMOOTH,
     "hessian-span": SMOOTH,
     "linear": "relu, leaky_relu; of which it finds none",

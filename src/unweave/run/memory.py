@@ -20,6 +20,7 @@ BYTES_A_SQUARE = {
     "skeleton": 200.0,
     "far-field": 150.0,
     "hessian-pencil": 200.0,
+    "corners": 200.0,
     "in-domain": 600.0,
     "hessian-span": 600.0,
     "linear": 280.0,

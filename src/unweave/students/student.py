@@ -158,8 +158,9 @@ class Task:
         noise: float = 0.0,
         max_steps: int = 150,
         deadline: float = float("inf"),
+        standard: Standard | None = None,
     ) -> Task:
-        standard = Standard.of(x, y, common=noise > 0)
+        standard = Standard.of(x, y, common=noise > 0) if standard is None else standard
         u, v = standard.inputs(x), standard.outputs(y)
         floor = noise / float(np.min(standard.spread))
         floor = floor if floor > NEGLIGIBLE else 0.0
@@ -202,10 +203,13 @@ class Task:
         ``known`` are weights and biases of the first layer, as far as they are known: students start there.
         """
         first = None if known is None else self.standard.rows(*known)
-        starts = [draw_start(self.layout, self.u, self.v, rng, first) for rng in rngs]
+        yield from self.try_starts([draw_start(self.layout, self.u, self.v, rng, first) for rng in rngs])
+
+    def try_starts(self, starts: Sequence[np.ndarray]) -> Iterator[Trial]:
+        """The same from these parameters."""
         seen = without_affine(self.u, self.v) if self.bent else self.v
         layout = replace(self.layout, bent=self.bent)
-        for first in fit_each(layout, starts, self.u, seen, self.settings):
+        for first in fit_each(layout, list(starts), self.u, seen, self.settings):
             yield self._finish(first, spread_of(seen) if self.bent else 1.0)
 
     def _finish(self, first: Minimum, scale: float) -> Trial:

@@ -14,6 +14,7 @@ from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
 from unweave.methods.in_domain import method as in_domain
 from unweave.methods.in_domain.method import InDomain, recover_from_samples
+from unweave.methods.in_domain.ranges import choose_ranges
 from unweave.run import identify
 
 EXACT = Precision(1e-16, 1.0, "float64")
@@ -104,7 +105,7 @@ def test_where_only_a_small_part_would_do_exact_answers_come_from_the_whole_doma
 ):
     meter = Meter(Model(Wave(steepness), "float64"), domain=Ball(5.0))
     problem = Problem(("tanh",), None, precision, 3, 1)
-    ranges = in_domain._choose_ranges(meter, problem, problem.rng(31))
+    ranges = choose_ranges(meter, problem, problem.rng(31))
     lengths = [np.max(np.linalg.norm(r.draw(500), axis=1)) for r in ranges]
     for r, length in zip(ranges, lengths, strict=True):  # what was asked to choose them is not asked again
         assert len(r.x) == len(r.y) > 0

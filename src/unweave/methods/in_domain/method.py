@@ -13,13 +13,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
 from unweave.core import activations as act
-from unweave.core.domains import Ball, Normal
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
@@ -35,32 +34,32 @@ from unweave.methods.base import (
     Traits,
 )
 from unweave.methods.in_domain.few_outputs import recover_in_span
+from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.solve.design import telling_points, unit_sizes
+from unweave.solve.devices import use_accelerator
 from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
 from unweave.students.forms import Form
 from unweave.students.nearly_affine import best_affine
 from unweave.students.overwide import OverwideFit, Pool, search
+from unweave.students.plenty import SIZES, num_needed, search_plenty
 
 STAGE = "points in the domain"
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
-LOOK = 4
-"""Points asked to choose a range, for each input."""
-STEEP = 0.82
-"""Deviation from the best affine function, relative to the spread, beyond which answers look like noise."""
-SMALL = 0.25
-"""Fraction of the first range from which down that range is asked, too."""
 VAGUE = 0.1
 """Relative standard error from which on a unit may be one too many."""
 SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
-Sampler = Callable[[int], np.ndarray]
+SPARING, SPARING_ONE = 2000, 6000
+"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried."""
+
+Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
 
 SMOOTH = (*SATURATING, *RELU_LIKE)
@@ -99,7 +98,7 @@ class InDomain:
         """The same in all coordinates."""
         with meter.stage(STAGE):
             share = min(CERTIFICATE_SHARE, meter.ledger.left // 5)
-            ranges = _choose_ranges(meter, problem, problem.rng("ranges"))
+            ranges = choose_ranges(meter, problem, problem.rng("ranges"))
 
             def affordable(num_points: int) -> int:
                 return max(int(min(num_points, meter.ledger.left - share)), 0)
@@ -110,7 +109,9 @@ class InDomain:
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
-            found = _recover(pools, problem, self._effort(problem))
+            found = _describe_affine(pools[0], problem)
+            if found is None:
+                found = _describe(self._search(pools, ranges[-1], bought, affordable, problem), problem)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if found.network is None or not found.network.hidden or len(pools) > 1:
@@ -126,6 +127,33 @@ class InDomain:
             most = affordable(limit - len(pool.x))
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
+    def _search(
+        self, pools: list[Pool], near: Range, buy: Buy, affordable: Callable[[int], int], problem: Problem
+    ) -> OverwideFit:
+        """From few points, then from plenty where two hidden layers may be there, then from ever more."""
+        inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
+        names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
+        sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
+        needed = num_needed(*SIZES[0], outputs)
+        if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
+            return _search(pools, problem, self._effort(problem))
+        effort = self._effort(problem)
+        first = _search(pools, problem, replace(effort, max_points=min(sparing, effort.max_points)))
+        if first.minimal:
+            return first
+
+        def nearby(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            return buy(near.within(scale), num_points)
+
+        limit = self._effort(problem).time_limit
+        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
+        ends = [first, second]
+        if not second.minimal and self._effort(problem).time_limit > 1:
+            rest = replace(self._effort(problem), min_points=sparing)
+            ends.append(_search(pools, problem, rest))
+        best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
+        return replace(best, attempts=tuple(attempt for end in ends for attempt in end.attempts))
+
 
 def recover_from_samples(
     x: np.ndarray, y: np.ndarray, problem: Problem, *, effort: Effort | None = None
@@ -137,20 +165,30 @@ def recover_from_samples(
 
 
 def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
-    noise = problem.precision.noise
-    affine = _fit_affine(pools[0], noise)
-    if affine is not None:
-        return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
-    candidates = _candidates(problem)
-    fit = search(
+    affine = _describe_affine(pools[0], problem)
+    return _describe(_search(pools, problem, effort), problem) if affine is None else affine
+
+
+def _describe_affine(pool: Pool, problem: Problem) -> Finding | None:
+    affine = _fit_affine(pool, problem.precision.noise)
+    if affine is None:
+        return None
+    return Finding(affine, reason="the answers are an affine function of x: there are no hidden units")
+
+
+def _search(pools: list[Pool], problem: Problem, effort: Effort) -> OverwideFit:
+    return search(
         pools,
-        candidates,
+        _candidates(problem),
         hidden=problem.hidden,
-        noise=noise,
+        noise=problem.precision.noise,
         rng=problem.rng("students"),
         effort=effort,
         engine=problem.engine,
     )
+
+
+def _describe(fit: OverwideFit, problem: Problem) -> Finding:
     details = {
         "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
         "num_points": fit.num_points,
@@ -169,6 +207,13 @@ def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
     elif not fit.minimal:
         undetermined = (*undetermined, "all parameters: the student did not converge")
     return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
+
+
+def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
+    """Whether exact answers may be those of two hidden layers, and no accelerator takes large students anyway."""
+    two = problem.hidden is None and problem.max_depth >= 2
+    accelerated = use_accelerator(50 * num_residuals, num_residuals // 3)
+    return two and problem.precision.kind == "float64" and not accelerated
 
 
 def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
@@ -222,69 +267,12 @@ def _candidates(problem: Problem) -> list[Candidate]:
     return [Candidate(name, depth) for depth in depths for name in names]
 
 
-@dataclass(frozen=True)
-class Range:
-    """A part of the domain to draw points from, with those that were asked to choose it."""
-
-    draw: Sampler
-    x: np.ndarray
-    y: np.ndarray
-
-
-def _choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Range]:
-    """Where to ask: a part of the domain over which the answers bend, but not so much that they look like noise.
-
-    Within a small enough ball every smooth network looks affine, over a large one with steep rows like
-    noise; both hide its units. So the range is halved or tripled, within the domain, until an affine
-    function explains a part of the answers but not all. Over a range much smaller than the first one, exact
-    answers of some units are nearly those of others: then the first range is asked too, which takes more points
-    until a student fits, and none comes close in vain.
-    """
-    domain, d = meter.domain, meter.input_size
-    reach = domain.reach(d)
-    if not np.isfinite(reach) or isinstance(domain, Ball):
-        centre = 0.0 if not isinstance(domain, Ball) or domain.centre is None else domain.centre
-        largest = domain.radius if isinstance(domain, Ball) else min(reach, 1e6)
-        radius = min(2 * np.sqrt(d), largest)
-
-        def draw(scale: float, n: int) -> np.ndarray:
-            return meter.snap(centre + Ball(scale * radius).sample(n, d, rng) if n else np.zeros((0, d)))
-
-        most = largest / radius
-    else:
-        middle = domain.sample(4096, d, rng).mean(axis=0)
-        most = 1.5 if isinstance(domain, Normal) else 1.0
-
-        def draw(scale: float, n: int) -> np.ndarray:
-            return meter.snap(middle + scale * (domain.sample(n, d, rng) - middle))
-
-    scale, flat, tried = 1.0, max(0.1, 100 * problem.precision.relative), []
-    for _ in range(12):
-        x = draw(scale, LOOK * (d + 2))
-        tried.append(Range(partial(draw, scale), x, meter.ask(x)))
-        bend = _bend(x, tried[-1].y)
-        if bend > STEEP:
-            most, scale = scale, scale / 2
-        elif bend < flat and scale < most:
-            scale = min(3 * scale, most)
-        else:
-            break
-    both = scale <= SMALL and problem.precision.kind == "float64"
-    return [tried[0], tried[-1]] if both else [tried[-1]]
-
-
-def _bend(x: np.ndarray, y: np.ndarray) -> float:
-    """Root mean square deviation from the best affine function, relative to the spread."""
-    rest = best_affine(x, y)[1]
-    return float(np.sqrt(np.sum(rest**2) / max(len(x) - x.shape[1] - 1, 1) / y.shape[1])) / spread_of(y)
-
-
 def _fit_affine(pool: Pool, noise: float) -> Network | None:
     """The affine network that explains everything, when there is one."""
     x, y = pool.take(2 * (pool.x.shape[1] + 2))
     if len(x) < x.shape[1] + 3:
         return None
-    if _bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
+    if bend(x, y) > max(1e-12, 3 * noise / spread_of(y)):
         return None
     coefficients = best_affine(x, y)[0].T
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])

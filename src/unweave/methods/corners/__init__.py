@@ -1,0 +1,1 @@
+"""Saturating units in a box that switch near its corners only."""

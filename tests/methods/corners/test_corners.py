@@ -1,0 +1,67 @@
+"""Units that switch near corners of a box only, which no ordinary point shows, are found from derivatives there."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import unweave
+from unweave.core.network import Network
+
+
+def remote_network(seed: int, num_inputs: int = 40, activation: str = "sigmoid") -> Network:
+    """One hidden layer of related rows; a third of the units are saturated at all but some corners of [0, 1]^d."""
+    rng = np.random.default_rng(seed)
+    width = 8
+    common = rng.standard_normal((3, num_inputs))
+    rows = 2 * (rng.standard_normal((width, 3)) @ common + rng.standard_normal((width, num_inputs)))
+    reach = np.abs(rows).sum(axis=1) / 2
+    share = np.where(np.arange(width) % 3 == 0, -0.7, 0.1)
+    return Network(
+        [rows, 3 * rng.standard_normal((3, width))],
+        [share * reach - rows.sum(axis=1) / 2, rng.standard_normal(3)],
+        [activation, "identity"],
+    )
+
+
+@pytest.mark.parametrize(("seed", "activation"), [(0, "sigmoid"), (3, "tanh")])
+def test_every_unit_is_found_in_float64(seed, activation):
+    truth = remote_network(seed, activation=activation)
+    x = np.random.default_rng(9).uniform(size=(4000, 40))
+    slopes = truth.weights[0] @ x.T + truth.biases[0][:, None]
+    assert np.sum(np.min(np.abs(slopes), axis=1) > 15) >= 2  # units that ordinary points hardly show
+    found = unweave.identify(truth, domain=unweave.Box(0.0, 1.0), seed=seed)
+    assert found.identified
+    assert found.method == "corners"
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-9
+
+
+def test_float32_answers_give_the_units_to_rounding():
+    truth = remote_network(2)
+
+    def single(x: np.ndarray) -> np.ndarray:
+        w, b = [a.astype(np.float32) for a in truth.weights], [a.astype(np.float32) for a in truth.biases]
+        z = x.astype(np.float32) @ w[0].T + b[0]
+        return (1 / (1 + np.exp(-z))) @ w[1].T + b[1]
+
+    found = unweave.identify(single, input_size=40, domain=unweave.Box(0.0, 1.0), method="corners")
+    assert found.identified
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-2
+
+
+@pytest.mark.parametrize("sizes", [(30, 10, 8, 3), (30, 40, 3), (30, 10, 3)])
+def test_other_networks_are_left_to_other_methods(sizes):
+    rng = np.random.default_rng(0)
+    pairs = list(pairwise(sizes))
+    truth = Network(
+        [rng.standard_normal((b, a)) for a, b in pairs],
+        [rng.standard_normal(b) for _, b in pairs],
+        ["tanh"] * (len(pairs) - 1) + ["identity"],
+    )
+    found = unweave.identify(
+        truth, domain=unweave.Box(-1.0, 1.0), method="corners", budget=40_000, surrogate=False
+    )
+    assert not found.identified
+    assert "use method='in-domain'" in found.reason

@@ -1,0 +1,65 @@
+"""Plenty of points: the range is one in which something can be learnt, and activations of one kind share a student."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from truth import random_network
+from unweave.comparison import compare
+from unweave.core.network import Network
+from unweave.students.forms import Form
+from unweave.students.kin import group_kin, take_over
+from unweave.students.plenty import choose_scale, search_plenty
+
+
+def _seller(network: Network, seed: int = 0, reach: float = 2.0):
+    """Points of a box, scaled, with their answers."""
+    rng, size = np.random.default_rng(seed), network.input_size
+
+    def buy(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+        x = scale * rng.uniform(-reach, reach, (num_points, size))
+        return x, network(x)
+
+    return buy
+
+
+@pytest.mark.parametrize(("own", "other"), [("tanh", "erf"), ("gelu", "silu"), ("gelu", "softplus")])
+def test_a_student_answers_nearly_the_same_with_an_activation_of_its_kind(own, other):
+    rng = np.random.default_rng(1)
+    layout = Form.of(own).layout((4, 6, 5, 2))
+    parameters = 0.4 * rng.standard_normal(layout.num_parameters)
+    x = rng.standard_normal((200, 4))
+    changed_layout, changed = take_over(layout, parameters, other)
+    before, after = layout.forward(parameters, x), changed_layout.forward(changed, x)
+    assert np.std(before - after) < 0.1 * np.std(before)
+
+
+def test_kinds_are_bounded_units_even_parts_and_the_others():
+    kinds = group_kin(["tanh", "erf", "gelu", "silu", "elu", "mish", "softsign"])
+    assert kinds == [["tanh", "erf", "softsign"], ["gelu", "silu"], ["elu", "mish"]]
+
+
+def test_a_network_comes_back_with_the_activation_that_its_student_did_not_start_with():
+    truth = random_network((4, 5, 3, 1), "erf", 3)
+    fit = search_plenty(
+        _seller(truth),
+        ("tanh", "erf"),
+        rng=np.random.default_rng(0),
+        time_limit=60,
+        sizes=((150, 16.0),),
+    )
+    assert fit.minimal
+    assert fit.network is not None
+    assert fit.network.activations[0] == "erf"
+    assert compare(truth, fit.network).max_relative_error < 1e-9
+
+
+@pytest.mark.parametrize(("steepness", "is_halved"), [(0.3, False), (8.0, True)])
+def test_the_range_is_halved_where_nothing_can_be_predicted(steepness, is_halved):
+    network = random_network((24, 24, 16, 1), "tanh", 5)
+    weights = [steepness * network.weights[0], 4 * network.weights[1], network.weights[2]]
+    buy = _seller(Network(weights, network.biases, network.activations))
+    scale, x, _ = choose_scale(buy, np.random.default_rng(0), np.inf)
+    assert (scale < 1) == is_halved
+    assert np.max(np.abs(x)) <= 2 * scale
