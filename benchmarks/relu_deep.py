@@ -102,11 +102,11 @@ def run(network: Network, seed: int, box: float | None) -> dict:
     found = unweave.identify(lambda x: network(x), input_size=sizes[0], seed=seed, domain=domain)
     seconds = time.process_time() - began
     x = fresh_points(sizes[0], domain)
-    closed = found.network is not None and not found.network.is_open
-    right = closed and function_is_right(network, found.network, x)
-    same = closed and found.network.hidden == network.hidden
-    strict = same and unweave.compare(network, found.network).max_relative_error < 1e-8
-    visible = strict or (closed and visible_is_right(network, found.network, x))
+    whole = None if found.network is None or found.network.is_open else found.network
+    right = whole is not None and function_is_right(network, whole, x)
+    same = whole is not None and whole.hidden == network.hidden
+    strict = same and unweave.compare(network, whole).max_relative_error < 1e-8
+    visible = strict or (whole is not None and visible_is_right(network, whole, x))
     spent = found.ledger.total - found.ledger.by_stage.get("certificate", 0)
     return {
         "function": right,

@@ -80,8 +80,8 @@ def test_an_always_active_unit_is_named():
 
 
 def test_of_a_network_that_does_not_close_the_first_layer_is_found_and_it_stays_open():
-    sizes = (9, 6, 5, 5, 4, 2)
-    network = random_network(sizes, "relu", 1)
+    sizes = (6, 6, 6, 6, 6, 2)
+    network = random_network(sizes, "relu", 2)
     found = unweave.identify(network, seed=1, surrogate=False)
     assert found.outcome == "partly identified"
     assert found.network is not None
