@@ -2,6 +2,7 @@
 
     python benchmarks/relu_deep.py --quick                                   two sizes, two networks each
     python benchmarks/relu_deep.py --sizes 20-10-10-5-1 --trials 20          one row of the table
+    python benchmarks/relu_deep.py --file NETWORK.npz                        one network: w0, b0, w1, b1, ...
 
 Networks are He-initialised, initialised as torch's nn.Linear, or trained by Adam (``--kinds``). Columns: networks whose
 function is right on 99.9 % of fresh points at all scales to 1e-8; whose every visible parameter is right to 1e-8
@@ -85,8 +86,17 @@ def visible_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
     return visible_error(network, other, x) < 1e-8
 
 
-def run(sizes: tuple[int, ...], kind: str, seed: int, box: float | None) -> dict:
-    network = draw_network(sizes, kind, seed)
+def load_network(path: str) -> Network:
+    """The relu network of a file of weights, in float64, its output as it is before any softmax."""
+    file = np.load(path)
+    count = sum(name[0] == "w" and name[1:].isdigit() for name in file.files)
+    weights = [file[f"w{i}"].astype(float) for i in range(count)]
+    biases = [file[f"b{i}"].astype(float).ravel() for i in range(count)]
+    return Network(weights, biases, ["relu"] * (count - 1) + ["identity"])
+
+
+def run(network: Network, seed: int, box: float | None) -> dict:
+    sizes = (network.input_size, *network.hidden)
     domain = None if box is None else Box(-box, box)
     began = time.process_time()
     found = unweave.identify(lambda x: network(x), input_size=sizes[0], seed=seed, domain=domain)
@@ -115,6 +125,7 @@ def main() -> None:
     parser.add_argument("--kinds", default=",".join(KINDS))
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--file", default="", help="a network of its own")
     parser.add_argument("--box", type=float, default=None, help="ask only inside [-box, box]^d")
     options = parser.parse_args()
     sizes = options.sizes.split(",") if options.sizes else (QUICK if options.quick else SIZES)
@@ -124,12 +135,16 @@ def main() -> None:
     trials = 2 if options.quick else options.trials
     columns = "".join(f"{name:>9}" for name in ("function", "visible", "strict", "false", "queries", "CPU s"))
     print(f"{'network':<16}{'kind':<9}{columns}  (most)")
+    sizes, kinds, trials = ([options.file], ["file"], 1) if options.file else (sizes, kinds, trials)
     for text in sizes:
-        shape = tuple(int(v) for v in text.split("-"))
         for kind in kinds:
-            rows = [
-                run(shape, kind, seed, options.box) for seed in range(options.first, options.first + trials)
-            ]
+            rows = []
+            for seed in range(options.first, options.first + trials):
+                if options.file:
+                    network = load_network(options.file)
+                else:
+                    network = draw_network(tuple(int(v) for v in text.split("-")), kind, seed)
+                rows.append(run(network, seed, options.box))
             counts = [sum(row[name] for row in rows) for name in ("function", "visible", "strict", "false")]
             queries = np.median([row["queries"] for row in rows])
             seconds = [row["seconds"] for row in rows]

@@ -10,14 +10,15 @@ student is pruned and polished as any other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import Settings, descend
-from unweave.solve.fit import fit_network
+from unweave.solve.devices import fits_memory
+from unweave.solve.fit import fit_collapsed, fit_layout, fit_network
 from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.solve.polish import Polished, polish
@@ -47,16 +48,17 @@ PARTS, STEPS = 3, 8
 ROUNDS = 24
 DAMPING, LEAST_DAMPING = 3e-3, 3e-4
 """Less would fit the part at hand at the cost of the others."""
-BEHIND = 1.3
-"""A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader ..."""
+NEARBY = 1e-5
+"""Damping where the units are found."""
+BEHIND, BEHIND_KIN = 1.3, 2.0
+"""A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader; one of a
+single activation, which may have been taken over from another, ..."""
 STALLED, PATIENCE = 0.95, 3
 """... or has not fallen to this fraction over so many rounds ..."""
 LATE, STALLED_LATE = 8, 0.8
 """... and, after so many, to this one."""
-TELLING = 0.1
-"""Fresh residual, relative to what bends, from which on activations of one kind are told apart ..."""
-SETTLED = 0.5
-"""... until the best is at this fraction of the second."""
+TELLING = 0.04
+"""Fresh residual, relative to what bends, from which on activations of one kind have students of their own."""
 NEAR = 1e-2
 """The same at which a student has found the units."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
@@ -78,6 +80,10 @@ class Racer:
     parameters: np.ndarray
     fresh: list[float] = field(default_factory=list)
     num_steps: int = 0
+
+    @property
+    def slack(self) -> float:
+        return BEHIND if len(self.activations) > 1 else BEHIND_KIN
 
     @property
     def has_stalled(self) -> bool:
@@ -122,19 +128,16 @@ class Class:
             racer.num_steps += STEPS
         racer.fresh.append(self.unpredicted(racer.layout, racer.parameters))
 
-    def tell_apart(self, racer: Racer) -> None:
-        """The racer goes on with the activation of its kind that a few steps do the most for."""
-        trials = []
+    def split(self, racer: Racer) -> list[Racer]:
+        """One racer for each activation that this one may still turn out to have."""
+        if len(racer.activations) == 1 or racer.fresh[-1] > TELLING:
+            return [racer]
+        racers = []
         for name in racer.activations:
-            layout, start = take_over(racer.layout, racer.parameters, name)
-            parameters = self._step(layout, start, len(racer.fresh))
-            trials.append((self.unpredicted(layout, parameters), name, layout, parameters))
-        trials.sort(key=lambda trial: trial[0])
-        (least, _, racer.layout, racer.parameters), second = trials[0], trials[1][0]
-        racer.activations = [name for _, name, _, _ in trials]
-        if least < SETTLED * second:
-            racer.activations = racer.activations[:1]
-        racer.fresh[-1] = min(least, racer.fresh[-1])
+            layout, parameters = take_over(racer.layout, racer.parameters, name)
+            fresh = self.unpredicted(layout, parameters)
+            racers.append(Racer([name], layout, parameters, [fresh], racer.num_steps))
+        return racers
 
     def unpredicted(self, layout: Layout, parameters: np.ndarray) -> float:
         """The residual at the points held back, relative to what bends."""
@@ -173,7 +176,8 @@ def search_plenty(
     kinds = group_kin(activations)
     for size, ratio in sizes:
         missing = num_needed(size, ratio, y.shape[1]) - len(x)
-        if clock.now() > deadline or (best is not None and best.minimal):
+        done = best is not None and best.minimal
+        if done or clock.now() > deadline or not fits_memory(int(ENOUGH * size), size):
             break
         if missing > 0:
             more_x, more_y = buy(scale, missing)
@@ -243,15 +247,13 @@ def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
             if course.is_over:
                 return
             course.advance(racer)
-            if racer.fresh[-1] < TELLING and len(racer.activations) > 1:
-                course.tell_apart(racer)
         racers = sorted(racers, key=lambda racer: racer.fresh[-1])
         leader = racers[0]
-        if leader.fresh[-1] < NEAR or (leader.has_stalled and leader.fresh[-1] < TELLING / 3):
+        if leader.fresh[-1] < NEAR or (leader.has_stalled and leader.fresh[-1] < TELLING):
             yield from _finish(course, leader)
             racers = racers[1:]
-        limit = np.inf if len(leader.fresh) < PATIENCE else BEHIND * leader.fresh[-1]
-        racers = [r for r in racers if not r.has_stalled and r.fresh[-1] < limit]
+        racers = [r for r in racers if len(r.fresh) < PATIENCE or r.fresh[-1] < r.slack * leader.fresh[-1]]
+        racers = [part for r in racers if not r.has_stalled for part in course.split(r)]
         if not racers:
             return
 
@@ -273,7 +275,16 @@ def _finish(course: Class, racer: Racer) -> Iterator[Trial]:
             deadline=course.deadline,
             standard=course.standard,
         )
-        found, ended = next(task.try_starts([racer.parameters]))
+        found, ended = next(task.try_starts([_converge(task, racer.parameters)]))
         yield found, ended
         if found is None or found.minimal or course.is_over:
             return
+
+
+def _converge(task: Task, parameters: np.ndarray) -> np.ndarray:
+    """Exact steps, as far as removals need."""
+    settings = replace(task.settings, target=PROMISING * task.bend, damping=NEARBY, inexact=False)
+    plain = not task.layout.skips
+    return (fit_collapsed if plain else fit_layout)(
+        task.layout, parameters, task.u, task.v, settings=settings
+    ).parameters

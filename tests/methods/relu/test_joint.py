@@ -12,7 +12,7 @@ from unweave.certificates.visible import measure_visible
 from unweave.methods.relu.lifted import fitting
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.joint import fit_jointly
-from unweave.methods.relu.lifted.missing import add_unit, as_trace
+from unweave.methods.relu.lifted.missing import add_unit, as_traces
 from unweave.methods.relu.lifted.ridge_sum import put_up
 from unweave.methods.relu.lifted.votes import cross_by_votes
 
@@ -111,7 +111,7 @@ def test_a_weak_unit_comes_back_from_what_the_others_leave():
     start = put_up(less, follower.faces, x, y, bars)
     grown, left = add_unit(start, x, y, bars, rng)
     assert left < 0.8
-    more = less.join(as_trace(grown, less.planes, x))
+    more = less.join(as_traces(grown, 1, less.planes, x))
     more, fitted = fit_jointly(more, grown, x, y, bars, max_steps=40)
     assert len(more) == len(whole.beta)
     assert np.max(np.abs(start(x) - y)) > 50 * bars[0]

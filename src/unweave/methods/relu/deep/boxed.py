@@ -1,7 +1,8 @@
 """Networks of any depth inside a bounded domain, as a finding: what shows there, and what only carries the rest.
 
-Units are found without their sides (``sideless``) and put together to a plain network (``compose``) that is the same
-function in the domain. Units that never change side there are affine and come back as always active ones.
+Units are found on maps of planes (``arrange``), with their sides where those above tell them, and put together to a
+plain network (``compose``) that is the same function in the domain. Units that never change side there are affine and
+come back as always active ones. Where not everything is found, the layers below come back as an open network.
 """
 
 from __future__ import annotations
@@ -12,47 +13,87 @@ from unweave.core import clock
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
-from unweave.methods.relu.deep.compose import compose
+from unweave.methods.relu.deep.arrange import Arrangement
+from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.settle import rows_of
-from unweave.methods.relu.deep.sideless import Sideless
+from unweave.methods.relu.deep.lift import Lifted
 from unweave.probes.inquiry import Inquiry
 
-NUM_LINES = 24
-"""Lines to begin with."""
+FRESH = 300
+"""Fresh points on which the network is tried."""
+WITHIN = 1e-7
+"""Miss of an answer, relative to their spread, within which it agrees."""
 
 
 def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Finding:
-    """The network where every answer agrees with it; else the planes that show in the whole domain, open above."""
-    pool = Pool(inquiry, problem.rng("relu pool"))
-    units = Sideless(pool, clock.now() + problem.within(max_seconds))
+    """The network where every answer agrees with it; else the layers that are known, open above."""
+    rng = problem.rng("relu maps")
+    found = Arrangement(inquiry, clock.now() + problem.within(max_seconds), rng)
     try:
         with inquiry.meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            top = units.recover(NUM_LINES, problem.suspects)
-    except BudgetSpent as spent:  # planes that are known stay so
-        if not units.traces:
+            found.draw()
+            if any(sheet.chart.closed for sheet in found.sheets):
+                found.grow(max_layers=1)
+                inquiry.meter.ask(
+                    inquiry.meter.domain.sample(1, inquiry.input_size, rng)
+                )  # says what is spent
+            for found.generous in (False, True):
+                found.restart()
+                found.grow()
+                top = found.close()
+                if top is not None:
+                    return _describe(inquiry, problem, found, top)
+    except BudgetSpent as spent:  # what is known stays so
+        if not found.traces:
             raise
-        return _open(rows_of(units.features)[0], str(spent))
-    if not units.traces:
+        return _open(found, str(spent))
+    if not found.traces:
         return Finding(None, reason="no hyperplane shows in the whole domain")
-    rows = rows_of(units.features)
-    if not top.is_output or top.wrong.any():
-        return _open(
-            rows[0], f"{len(units.traces)} generations of units leave {len(units.unexplained())} kinks"
-        )
-    found = compose(
-        Known(pool.input_size), rows, top.coefficients, inquiry.meter.domain, problem.rng("compose")
-    )
+    return _open(found, f"{found.num_unknown} edges of their maps are not explained")
+
+
+def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.ndarray) -> Finding:
+    """The whole network, sharpened on the answers, if they agree; else open."""
+    base = found.features
+    while isinstance(base, Lifted):
+        base = base.known
+    composed = compose(base, rows_of(found.features), top, inquiry.meter.domain, problem.rng("compose"))
+    domain, d, rng = inquiry.meter.domain, inquiry.input_size, problem.rng("relu fresh")
+    fresh = [domain.sample(FRESH, d, rng), domain.edge(FRESH // 4, d, rng)]
+    inquiry.meter.ask(np.concatenate([*fresh, *([] if problem.suspects is None else [problem.suspects])]))
+    x, y = inquiry.meter.transcript()
+    miss = np.max(np.abs(composed.network(x) - y), axis=1) / (np.std(y) + 1e-300)
+    wrong = float(np.mean(miss > WITHIN))
+    if wrong > 0:
+        return _open(found, f"{wrong:.2%} of the answers contradict the best network")
     warnings = []
-    for layer, (count, told) in enumerate(zip(found.num_carriers, found.sides_told, strict=True), start=1):
+    first = base.depth + 1
+    for layer, (count, told) in enumerate(
+        zip(composed.num_carriers, composed.sides_told, strict=True), start=first
+    ):
         if count:
             text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
             warnings.append(text if told else text + "; they absorb the sides of others")
-    return Finding(found.network, warnings=tuple(warnings), in_domain=True)
+    return Finding(composed.network, warnings=tuple(warnings), in_domain=True)
 
 
-def _open(planes: np.ndarray, reason: str) -> Finding:
+def _open(found: Arrangement, reason: str) -> Finding:
+    """The layers with sides; or, without any, the hyperplanes that show in the whole domain."""
+    base: Known | Lifted = found.features
+    while isinstance(base, Lifted) and not (isinstance(base.known, Known) and not base.known.depth):
+        base = base.known
+    if isinstance(base, Known):
+        names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in base.leaks]
+        network = Network(base.weights, base.biases, names, upper=UNKNOWN)
+        words = (
+            "the first hidden layer is" if base.depth == 1 else f"the first {base.depth} hidden layers are"
+        )
+        return Finding(
+            network,
+            reason=f"{words} known as far as it shows here, what stands above is not: {reason}",
+            undetermined=("the scale of every row", f"everything above layer {base.depth}"),
+        )
+    planes = base.rows
     network = Network([planes[:, :-1]], [planes[:, -1]], ["relu"], upper=UNKNOWN)
     return Finding(
         network,

@@ -13,11 +13,26 @@ import numpy as np
 
 from unweave.core.domains import Domain
 from unweave.core.network import Network
-from unweave.methods.relu.deep.settle import stack
+from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.lifted.assemble import SAME, least_rank, low_rank, short_slope
 
 TINY = 1e-8
 """A rest below this share of what it is the rest of is none."""
+
+
+def rows_of(features) -> list[np.ndarray]:
+    """Of every generation, the lowest first."""
+    out = []
+    while isinstance(features, Lifted):
+        out.append(features.rows)
+        features = features.known
+    return out[::-1]
+
+
+def stack(base, rows: list[np.ndarray]):
+    for part in rows:
+        base = Lifted(base, part)
+    return base
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,7 @@ class Composed:
 def compose(
     base, rows: list[np.ndarray], top: np.ndarray, domain: Domain, rng: np.random.Generator
 ) -> Composed:
-    """The network with the generations ``rows`` on top of the inputs and the outputs ``top`` (features + 1, k)."""
+    """The network with the generations ``rows`` on top of the known layers and outputs ``top`` (features + 1, k)."""
     d = base.input_size
     x = np.concatenate([domain.sample(3000, d, rng), domain.edge(1000, d, rng)])
     wanted, layers, told, leaks = top.T, [], [], []
@@ -52,14 +67,15 @@ def compose(
             below = stack(base, rows[:g]).features(x)
             layers.append(_peel(wanted, rows[g], below, common))
             wanted = np.vstack([layers[-1].signs[:, None] * rows[g], layers[-1].carriers])
-    weights, biases = [wanted[:, :-1]], [wanted[:, -1].copy()]
+    weights, biases = [*base.weights, wanted[:, :-1]], [*base.biases, wanted[:, -1].copy()]
     for part in reversed(layers):
         num = len(part.signs)
         biases[-1][num:] += part.heights
         weights.append(np.hstack([part.above, part.shares]))
         biases.append(part.constant - part.shares @ part.heights)
     name = "relu" if not common else f"leaky_relu({common!r})"
-    network = Network(weights, biases, [name] * len(rows) + ["identity"])
+    below = ["relu" if not leak else f"leaky_relu({leak!r})" for leak in base.leaks]
+    network = Network(weights, biases, [*below, *[name] * len(rows), "identity"])
     return Composed(
         network,
         tuple(len(part.carriers) for part in reversed(layers)),

@@ -80,7 +80,7 @@ def tell_sides(
 ) -> Told | None:
     """Sides from traces over the lifted features, those that contradict left out one after the other."""
     n = len(lifted.rows)
-    kept = [(trace, *_equations(lifted, trace)) for trace in traces if trace.crossed]
+    kept = [(trace, *side_equations(lifted, trace)) for trace in traces if trace.crossed]
     kept = [one for one in kept if len(one[2]) > 1]
     while kept:
         if sum(len(y) for _, _, y in kept) < SPARE * n:
@@ -98,14 +98,14 @@ def tell_sides(
         leak = read_leak(rho) if rank == n else None
         if leak is not None and misses[worst] < FITS:
             signs = np.sign(rho)
-            return Told(signs, leak, _above(lifted, [one[0] for one in kept], signs, leak))
+            return Told(signs, leak, rows_above(lifted, [one[0] for one in kept], signs, leak))
         if len(kept) < 3:
             return None
         kept.pop(worst)
     return None
 
 
-def _equations(lifted: Lifted, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
+def side_equations(lifted: Lifted, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
     """What a trace says of rho: its row, as far as it is known, less what its bias and open weights may change."""
     first, n = lifted.known.width, len(lifted.rows)
     beta = trace.row[first:-1]
@@ -129,7 +129,7 @@ def _equations(lifted: Lifted, trace: Trace) -> tuple[np.ndarray, np.ndarray]:
     return rest.T @ a / scale, rest.T @ y / scale
 
 
-def _above(lifted: Lifted, traces: list[Trace], signs: np.ndarray, leak: float) -> list[Candidate]:
+def rows_above(lifted: Lifted, traces: list[Trace], signs: np.ndarray, leak: float) -> list[Candidate]:
     """The traces as units of the next layer, in the features of the oriented one."""
     first, n = lifted.known.width, len(lifted.rows)
     turn = np.zeros((lifted.width + 1, n + 1))

@@ -79,11 +79,13 @@ def complete(trace: Trace, features, tracks: list[Track], offline: np.ndarray) -
     return keep_signs(trace, np.vstack([points, more[dark]]), np.append(signs, signs[near]), weights)
 
 
-def keep_signs(trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def keep_signs(
+    trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.ndarray, room: float = 0.3
+) -> np.ndarray:
     """``row + null a`` whose values at the points have these signs, with some room, as far as may be."""
     value, turn = signs * (points @ trace.row), signs[:, None] * (points @ trace.null)
     size = np.linalg.norm(turn, axis=1)
-    room = 0.3 * size * float(np.median(np.abs(value))) / (float(np.median(size)) + 1e-300)
+    least = room * size * float(np.median(np.abs(value))) / (float(np.median(size)) + 1e-300)
     n, q = turn.shape
     scale = np.maximum(np.linalg.norm(turn, axis=0), 1e-300) / np.sqrt(n)
     unit = float(np.median(np.abs(value))) + 1e-300
@@ -92,34 +94,8 @@ def keep_signs(trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.
     found = linprog(
         np.concatenate([np.full(2 * q, STEADY), weights]),
         A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
-        b_ub=(value - room) / unit,
+        b_ub=(value - least) / unit,
     )
     if found.x is None:
         return trace.row
     return trace.row + trace.null @ ((found.x[:q] - found.x[q : 2 * q]) * unit / scale)
-
-
-def lowered(trace: Trace, first: int, last: int) -> Trace | None:
-    """The trace over the features before ``first``, where a row that it leaves has no entries from there on."""
-    row, null, size = trace.row, trace.null, np.linalg.norm(trace.row)
-    part = null[first:last]
-    step = np.linalg.lstsq(part, -row[first:last], rcond=1e-9)[0]
-    if np.linalg.norm(row[first:last] + part @ step) > 1e-7 * size:
-        return None
-    _, s, vt = np.linalg.svd(part)
-    free = null @ vt[int(np.sum(s > 1e-9)) :].T
-    kept = np.append(np.arange(first), len(row) - 1)
-    null = np.linalg.qr(free[kept])[0] if free.shape[1] else np.zeros((first + 1, 0))
-    span = np.linalg.svd(null.T)[2][null.shape[1] :].T if null.shape[1] else np.eye(first + 1)
-    if not np.linalg.norm(trace.gauge[kept]) > 1e-6 * np.linalg.norm(trace.gauge):
-        return None
-    return Trace(
-        trace.seed,
-        trace.places,
-        trace.gauge[kept],
-        trace.system[:, kept],
-        trace.errors,
-        span,
-        null,
-        trace.crossed,
-    )

@@ -265,7 +265,8 @@ def robust_solve(
 ) -> np.ndarray:
     """Weighted least squares that a minority of wrong rows does not spoil; columns scaled."""
     a, b = design * weights[:, None], target * weights[:, None]
-    scale = np.linalg.norm(a, axis=0) + 1e-300
+    scale = np.linalg.norm(a, axis=0)
+    scale = np.where(scale > 0, scale, 1.0)
     a = a / scale
     robust, solution = np.ones(len(a)), np.zeros((a.shape[1], b.shape[1]))
     for _ in range(num_passes):

@@ -159,7 +159,7 @@ class Explained:
         if self.follower is None or not len(self.follower.traces):
             return kinks
         self.follower.own(kinks)
-        return kinks[~self.follower.owned.any(axis=1)]
+        return kinks[~(self.follower.owned.any(axis=1) | self.follower.taken)]
 
     @property
     def is_shallow(self) -> bool:

@@ -16,8 +16,10 @@ from unweave.methods.relu.lifted.assemble import Assembly, assemble, orient_firs
 from unweave.methods.relu.lifted.compose import compose, evaluation_error
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.explain import Explained
+from unweave.methods.relu.lifted.free import fit_freely
+from unweave.methods.relu.lifted.held import fit_some
 from unweave.methods.relu.lifted.joint import fit_jointly
-from unweave.methods.relu.lifted.missing import add_unit, as_trace
+from unweave.methods.relu.lifted.missing import add_unit, as_traces, forget
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
@@ -31,16 +33,21 @@ ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
 CORNERS = 0.02
 """Share of wrong answers that may come from corners of the domain, all else being right."""
-IDLE = 0.3
-"""Share of the bend at its kink that a trace which crossed next to nothing must have in all answers together."""
+IDLE, LESS, MORE = 0.3, 0.6, 1.6
+"""Share of the bend at its kink that a trace which crossed next to nothing must have in all answers together, and
+bounds between which the shares of most traces lie where the others are no units."""
 HOPELESS = 300.0
 """Median deviation in error bars from which on a fit of everything takes a few steps only."""
-ROWS = 3.0
-"""Residuals a parameter in a fit of everything."""
+ROWS, ROUND = 3.0, 5e9
+"""Residuals a parameter in a fit of everything, and work of a step that allows more of them."""
 WORSE = 3.0
 """Factor by which wrong answers may become more while zero sets are followed farther."""
-MOST_MISSING, LEAVING, BETTER = 6, 0.9, 0.9
+MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
 """Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
+MISSING, MOST_HELD = 5e-4, 4000
+"""Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
+BESIDE, MOST_BESIDE = 3, 400
+"""Points asked beside each wrong answer, and altogether."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
 
@@ -57,6 +64,8 @@ class Fitted(Explained):
     """Numbers of answers that were asked because they tell what others do not: every fit of everything sees them."""
     extras: Traces | None = None
     """Units that no line shows, found in what the others leave over of the answers."""
+    point: RidgeSum | None = None
+    """In a bounded domain: the sum that the network was put together from."""
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
@@ -99,14 +108,89 @@ class Fitted(Explained):
             point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
         units = self.follower.units()
         plain = assemble(self.planes, units, x, y, bars, self.domain)
-        ratios, *_ = orient_first(self.planes, units)
-        free = compose(point, np.where(ratios < 0, -1.0, 1.0), x, y, self.domain)
+        self.point: RidgeSum | None = point
+        free = self._compose(x, y)
         misses = [self._misses(a.network, x, y, bars) for a in (plain, free)]
         wrong = [
             (float(np.mean(m > BEYOND)), float(np.median(m)) > BEYOND, float(np.median(m))) for m in misses
         ]
         self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
         return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
+
+    def _compose(self, x, y) -> Assembly:
+        """The network of the sum."""
+        assert self.follower is not None
+        assert self.point is not None
+        ratios, *_ = orient_first(self.planes, self.follower.units())
+        return compose(self.point, np.where(ratios < 0, -1.0, 1.0), x, y, self.domain)
+
+    def mend(self, max_turns: int = 8) -> None:
+        """Where few answers are wrong: ask beside them, and fit the whole sum, without regard to how it was found."""
+        assert self.point is not None
+        point, seen = self.point, self.telling
+        for turn in range(max_turns):
+            x, y, bars = self._answers()
+            size = len(point.flat())
+            count = int(max(ROWS * size, ROUND / size**2) / y.shape[1]) if turn == 0 else 0
+            # what was wrong once is fitted ever after
+            seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, count))
+            fitted = fit_freely(point, x[seen], y[seen], bars[seen])
+            before, after = (self._amiss(p, x, y, bars) for p in (point, fitted))
+            point, before = (fitted, after) if after[2] < before[2] else (point, before)
+            if turn % 3 == 1 and before[0] > MISSING:
+                rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
+                grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
+                grown, after = self._better(grown, np.array([len(point.gamma)]), rows, before)
+                if left < LEAVING and after[2] < BETTER * before[2]:
+                    point, before = grown, after
+            self.say(
+                f"  mended {turn}: {len(point.gamma)} units, wrong {before[0]:.5f}, typical {before[1]:.2f}"
+            )
+            wrong = np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND
+            if not wrong.any() or clock.now() > self.deadline:
+                break
+            if turn < max_turns - 1:
+                self._ask_beside(x[wrong])
+        self.point = point
+        self._recompose()
+
+    def drop_needless(self, max_tries: int = 8) -> None:
+        """Without units, those first that add least, that no answer needs."""
+        assert self.point is not None
+        x, y, bars = self._answers()
+        z = self.point.forward(np.hstack([x, np.ones((len(x), 1))]))[2]
+        # what a unit adds beyond what is linear: the lesser of its two sides
+        sizes = np.minimum(np.mean(np.maximum(z, 0.0) ** 2, axis=0), np.mean(np.minimum(z, 0.0) ** 2, axis=0))
+        order = np.argsort(sizes * np.sum(self.point.output**2, axis=1))[:max_tries]
+        count = int(max(ROWS * len(self.point.flat()), ROUND / len(self.point.flat()) ** 2) / y.shape[1])
+        rows = np.union1d(self._wrong_and_right(self.point, x, y, bars, count), self.telling)
+        kept = np.arange(len(sizes))
+        for unit in order:
+            if clock.now() > self.deadline:
+                break
+            fewer = self.point.take(kept != unit)
+            fewer = fit_freely(fewer, x[rows], y[rows], bars[rows])
+            if self._amiss(fewer, x, y, bars)[0] == 0:
+                self.point, kept = fewer, kept[kept != unit]
+        self.say(f"  {len(kept)} of {len(sizes)} units are needed")
+        self._recompose()
+
+    def _recompose(self) -> None:
+        """The network of the sum as it is now, and what it does on all answers."""
+        x, y, bars = self._answers()
+        some = self.rng.permutation(len(x))[:4000]
+        self.assembly = self._compose(x[some], y[some])
+        self.network = self.assembly.network
+        self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
+
+    def _ask_beside(self, x: np.ndarray) -> None:
+        """Ask at points of the domain near these."""
+        low, high = self.box
+        x = x[self.rng.integers(len(x), size=int(np.clip(BESIDE * len(x), 40, MOST_BESIDE)))]
+        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=(len(x), 1)))
+        with self.inquiry.meter.stage("points"):
+            near = self.domain.nearest(x + reach * (high - low) * self.rng.standard_normal(x.shape))
+            self.inquiry.meter.ask(near)
 
     def fit_jointly(self, max_turns: int = 4) -> RidgeSum:
         """All answers together tell planes and units better than each is told alone, and then these go farther."""
@@ -117,17 +201,18 @@ class Fitted(Explained):
             if self.wrong >= CORNERS:  # otherwise they may be what is missing
                 follower.drop_islets()
             x, y, bars = self._answers()
-            few = self.rng.permutation(len(x))
-            some = few[:4000]
+            self._drop_linear(x)
+            some = self.rng.permutation(len(x))[:4000]
             point = put_up(self._all_traces(), follower.faces, x[some], y[some], bars[some])
-            idle = np.linalg.norm(point.output, axis=1)[: len(follower.traces)] < IDLE
-            if follower.drop_idle(idle):
+            sizes = np.linalg.norm(point.output, axis=1)[: len(follower.traces)]
+            if follower.drop_idle(sizes < IDLE, (sizes < LESS) | (sizes > MORE)):
                 point = put_up(self._all_traces(), follower.faces, x[some], y[some], bars[some])
-            known = int(follower.traces.known.sum())
-            traces, point = self._fit_all(self._all_traces(alone=True), point)
-            traces, point = self._find_missing(traces, point)
+            known = int(follower.traces.known.sum()), len(self._all_traces())
+            # what is missing would pull at all that is known
+            traces, point = self._find_missing(self._all_traces(alone=True), point)
+            traces, point = self._fit_all(traces, point)
             count = len(follower.traces)
-            self.extras = traces.take(np.arange(count, len(traces)))
+            self.extras = follower.others = traces.take(np.arange(count, len(traces)))
             traces = traces.take(np.arange(count))
             misses = np.max(np.abs(point(x) - y), axis=1) / bars
             if np.mean(misses > BEYOND) < CORNERS:
@@ -136,13 +221,13 @@ class Fitted(Explained):
                 misses = np.max(np.abs(point(x) - y), axis=1) / bars
             typical, wrong = np.sqrt(np.mean(np.minimum(misses, BEYOND) ** 2)), np.mean(misses > BEYOND)
             self.say(
-                f"  joint fit {turn}: {known} weights, {len(self.extras)} units more, "
+                f"  joint fit {turn}: {known[0]} weights, {len(self.extras)} units more, "
                 f"typical miss {typical:.2f}, wrong {wrong:.4f}"
             )
             turn += 1
             if best is not None and wrong > WORSE * best[0]:  # what was followed since is not right
                 follower.settle(best[1])
-                self.extras = best[2]
+                self.extras = follower.others = best[2]
                 return best[3]
             best = wrong, traces, self.extras, point
             if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
@@ -155,7 +240,7 @@ class Fitted(Explained):
             self.planes: Planes = traces.planes
             with self.inquiry.meter.stage("second layer"):
                 follower.follow(self.open_kinks())
-            if int(follower.traces.known.sum()) == known:
+            if (int(follower.traces.known.sum()), len(self._all_traces())) == known:
                 return point
 
     def _all_traces(self, *, alone: bool = False) -> Traces:
@@ -166,13 +251,21 @@ class Fitted(Explained):
             traces = replace(traces, covariance=self.follower.alone())
         if self.extras is None or self.extras.beta.shape[1] != len(traces.planes):
             return traces
-        return traces.join(self.extras)
+        return traces.join(forget(self.extras, self._answers()[0]) if alone else self.extras)
+
+    def _drop_linear(self, x: np.ndarray) -> None:
+        """Drop units found in what others leave over that are on, or off, wherever was asked."""
+        extras = self.extras
+        if extras is not None and len(extras) and extras.beta.shape[1] == len(extras.planes):
+            on = extras.values(x, extras.planes.heights(x)) > 0
+            self.extras = extras.take(on.any(axis=0) & ~on.all(axis=0))
 
     def _fit_all(self, traces: Traces, point: RidgeSum, max_steps: int = 12) -> tuple[Traces, RidgeSum]:
         """Fitted to a share of the answers, then to those as well that it misses most."""
         x, y, bars = self._answers()
         prior = traces
-        count = int(ROWS * len(point.flat()) / y.shape[1])
+        size = len(point.flat())
+        count = int(max(ROWS * size, ROUND / size**2) / y.shape[1])
         rows = np.union1d(self.rng.permutation(len(x))[:count], self.telling)
         for _ in range(2):
             # where something is wrong that no fit mends a few steps tell
@@ -186,30 +279,55 @@ class Fitted(Explained):
         return traces, point
 
     def _find_missing(self, traces: Traces, point: RidgeSum) -> tuple[Traces, RidgeSum]:
-        """With units that no line shows, as long as each explains much of what the others leave."""
+        """With units that no line shows, as long as each explains much of what the others, which are held, leave."""
         x, y, bars = self._answers()
-        before = self._amiss(point, x, y, bars)
-        for _ in range(MOST_MISSING):
-            if before[0] <= CORNERS or before[1] > HOPELESS or clock.now() > self.deadline:
+        before, count = self._amiss(point, x, y, bars), 0
+        loose = np.flatnonzero(traces.seed < 0)
+        while before[0] > MISSING and clock.now() < self.deadline:
+            rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
+            if len(loose):
+                point, before = self._better(point, loose, rows, before)
+            if count == MOST_MISSING or before[0] <= MISSING:
                 break
-            grown, left = add_unit(point, x, y, bars, self.rng)
-            if left > LEAVING:
+            grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
+            loose = np.append(loose, len(traces) + count)
+            grown, after = self._better(grown, loose, rows, (1.0, np.inf, np.inf))
+            self.say(
+                f"  one unit more: {before[0]:.4f} -> {after[0]:.4f} wrong, {before[1]:.1f} -> {after[1]:.1f}, "
+                f"{before[2]:.1e} -> {after[2]:.1e}, left {left:.2f}"
+            )
+            if left > LEAVING or np.all(np.array(after) > BETTER * np.array(before)):
                 break
-            rows = self.rng.permutation(len(x))[: int(4 * ROWS * len(grown.flat()) / y.shape[1])]
-            more = traces.join(as_trace(grown, traces.planes, x))
-            more, grown = fit_jointly(more, grown, x[rows], y[rows], bars[rows], max_steps=24)
-            after = self._amiss(grown, x, y, bars)
-            self.say(f"  one unit more: {before[0]:.4f} -> {after[0]:.4f} wrong, left {left:.2f}")
-            if after[0] > BETTER * before[0] and after[1] > BETTER * before[1]:
-                break
-            traces, point, before = more, grown, after
-        return traces, point
+            point, before, count = grown, after, count + 1
+        if not count:
+            return traces, point
+        return traces.join(as_traces(point, count, traces.planes, x)), point
+
+    def _better(
+        self, point: RidgeSum, which: np.ndarray, rows: np.ndarray, before: tuple[float, ...]
+    ) -> tuple[RidgeSum, tuple[float, ...]]:
+        """The sum with the numbered units fitted, if that leaves less than ``before``, and what it leaves."""
+        x, y, bars = self._answers()
+        trial = fit_some(
+            point, which, x[rows], y[rows], bars[rows], typical=self._amiss(point, x, y, bars)[1]
+        )
+        after = self._amiss(trial, x, y, bars)
+        return (trial, after) if after[2] < before[2] else (point, before)
+
+    def _wrong_and_right(self, point: RidgeSum, x, y, bars, count: int) -> np.ndarray:
+        """Rows of answers, up to half of them such as ``point`` misses."""
+        misses = np.max(np.abs(point(x) - y), axis=1) / bars
+        order = self.rng.permutation(len(x))
+        wrong = order[misses[order] > BEYOND][: max(count // 2, MOST_BESIDE)]
+        return np.union1d(wrong, order[: max(count - len(wrong), 0)])
 
     @staticmethod
-    def _amiss(point: RidgeSum, x, y, bars) -> tuple[float, float]:
-        """Share of answers that are wrong, and the median deviation in error bars."""
+    def _amiss(point: RidgeSum, x, y, bars) -> tuple[float, ...]:
+        """Share of answers that are wrong, the median deviation in error bars, and how far the others are off."""
         misses = np.max(np.abs(point(x) - y), axis=1) / bars
-        return float(np.mean(misses > BEYOND)), float(np.median(misses))
+        typical = float(np.median(misses))
+        limit = BEYOND * max(BEYOND, typical)
+        return float(np.mean(misses > BEYOND)), typical, float(np.mean(np.minimum(misses, limit) ** 2))
 
     def sharpen(self, max_passes: int = 5) -> None:
         """Fit the network to the answers, the worst of them first; what makes it worse is not kept."""

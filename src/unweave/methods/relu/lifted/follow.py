@@ -34,6 +34,8 @@ QUIET = 3
 """Rounds in a row without a crossing after which nothing more is to be had."""
 ISLET = 3
 """Planes that a part of a unit in a corner may have crossed."""
+FEW_ODD = 0.3
+"""Share of traces below which those that all answers together do not bear out are no units."""
 BEGINNING, FIRST_PLACES = 2, 6
 """Rough answers: how often a new trace is told better before it is followed, and at how many places at a time."""
 MOST_FAILURES = 4
@@ -52,6 +54,8 @@ class Follower:
     say: Callable[[str], None] = print
     traces: Traces = field(init=False)
     failures: dict[tuple[int, int], int] = field(default_factory=dict)
+    others: Traces | None = None
+    """Units that no trace stands for: their kinks begin none."""
     trusting: bool = False
     """Whether traces that could cross nothing are kept: where little is missing a fit tells what they are worth."""
 
@@ -64,6 +68,7 @@ class Follower:
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
         self.owned = np.zeros((0, 0), dtype=bool)
+        self.taken = np.zeros(0, dtype=bool)
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
@@ -202,13 +207,15 @@ class Follower:
         self.traces = t.take(kept)
         self.own(self.kinks)
 
-    def drop_idle(self, idle: np.ndarray) -> bool:
-        """Drop those of the ``idle`` traces that crossed next to nothing; whether there were any."""
-        idle = idle & (self.traces.known.sum(axis=1) <= ISLET)
-        if idle.any():
-            self.traces = self.traces.take(~idle)
+    def drop_idle(self, idle: np.ndarray, odd: np.ndarray) -> bool:
+        """Drop the ``idle`` traces that crossed next to nothing, and ``odd`` ones where most are not; whether any."""
+        gone = idle & (self.traces.known.sum(axis=1) <= ISLET)
+        if np.mean(odd) < FEW_ODD:
+            gone |= odd
+        if gone.any():
+            self.traces = self.traces.take(~gone)
             self.own(self.kinks)
-        return bool(idle.any())
+        return bool(gone.any())
 
     def alone(self) -> np.ndarray:
         """Covariances of the traces as their own kinks, crossings and places tell them, each for itself."""
@@ -228,11 +235,12 @@ class Follower:
             self.priors[int(seed)] = Prior(
                 traces.known[j].copy(), values, traces.covariance[j][np.ix_(rows, rows)]
             )
+        self.own(self.kinks)
 
     def begin(self, kinks: np.ndarray) -> int:
         """Traces at kinks with a facet that no trace owns; how many."""
         s = self.sightings
-        free = kinks[~self.owned.any(axis=1)] if len(self.traces) else kinks
+        free = kinks[~(self.owned.any(axis=1) | self.taken)] if len(self.owned) else kinks
         free = np.array([m for m in free if s.measured[m] and int(m) not in self.started], dtype=int)
         if not len(free):
             return 0
@@ -253,13 +261,19 @@ class Follower:
 
     def own(self, kinks: np.ndarray) -> None:
         """Which of the kinks lie on which traces: place, direction among the outputs and size of the jump agree."""
-        s, traces = self.sightings, self.traces
         self.kinks = kinks
+        self.owned: np.ndarray = self._own(self.traces)
+        self.taken: np.ndarray = np.zeros(len(kinks), dtype=bool)
+        if self.others is not None and self.others.beta.shape[1] == len(self.planes):
+            self.taken = self._own(self.others).any(axis=1)
+
+    def _own(self, traces: Traces) -> np.ndarray:
+        s, kinks = self.sightings, self.kinks
         x, across = s.x[kinks], s.across[kinks]
         heights = self.planes.heights(x)
         signs = np.where(heights > 0, 1.0, -1.0)
         values, holds = traces.values(x, heights), traces.holds(signs)
-        self.owned: np.ndarray = np.zeros(holds.shape, dtype=bool)
+        owned = np.zeros(holds.shape, dtype=bool)
         reach = 1 + np.linalg.norm(x, axis=1)
         for j in range(len(traces)):
             rows = np.flatnonzero(holds[:, j])
@@ -274,7 +288,8 @@ class Follower:
             )
             slack = DEVIATIONS * (s.jump_error[numbers] + traces.turn[j] * rate) + 1e-6 * size
             near &= np.max(np.abs(s.jump[numbers] - rate[:, None] * traces.output[j]), axis=1) <= slack
-            self.owned[rows[near], j] = True
+            owned[rows[near], j] = True
+        return owned
 
     def refit(self) -> None:
         """Least squares for every trace from its own kinks and crossings."""

@@ -22,6 +22,8 @@ PULLED, LOOSER = 2.0, 10.0
 """Where the answers pull farther than this many of them, they are larger still, by this factor."""
 LEAST_TURN = 1e-4
 """Outputs of a unit may at least change by this."""
+TINY = 1e-100
+"""Size of an output below which a unit adds nothing."""
 FAR = 6.0
 """Deviations in error bars from which on an answer counts less."""
 ENOUGH = 0.98
@@ -97,7 +99,7 @@ def _factor(matrix: np.ndarray) -> np.ndarray:
 def _normalised(point: RidgeSum) -> RidgeSum:
     """The same function, with normals and outputs of length one."""
     lengths = np.linalg.norm(point.rows[:, :-1], axis=1, keepdims=True)
-    sizes = np.linalg.norm(point.output, axis=1, keepdims=True)
+    sizes = np.maximum(np.linalg.norm(point.output, axis=1, keepdims=True), TINY)
     above = point.above.copy()
     above[: len(lengths)] *= lengths
     return RidgeSum(
@@ -109,7 +111,7 @@ def _traces(traces: Traces, point: RidgeSum, blocks: list[np.ndarray]) -> Traces
     """The traces as the fit has them; weights on planes never met are left open as before."""
     m, n = point.beta.shape
     lengths = np.linalg.norm(point.rows[:, :-1], axis=1)
-    sizes = np.linalg.norm(point.output, axis=1)
+    sizes = np.maximum(np.linalg.norm(point.output, axis=1), TINY)
     point = _normalised(point)
     covariances = np.array(blocks[m : m + n]) / lengths[:, None, None] ** 2
     planes = Planes(point.rows[:, :-1], point.rows[:, -1], covariances, traces.planes.shares)

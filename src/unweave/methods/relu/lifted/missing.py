@@ -18,8 +18,6 @@ from unweave.methods.relu.lifted.traces import Traces
 
 BEGINNINGS, PASSES = 40, 12
 """Regions tried at first, and how often each is solved for and drawn anew."""
-MOST_ROWS = 4000
-"""Answers that a unit is looked for in."""
 FAR = 30.0
 """Deviations in error bars from which on an answer counts less, where few are."""
 
@@ -28,17 +26,16 @@ def add_unit(
     point: RidgeSum, x: np.ndarray, y: np.ndarray, bars: np.ndarray, rng: np.random.Generator
 ) -> tuple[RidgeSum, float]:
     """The sum with one more unit, and the share of the squares of what was left that it leaves."""
-    rows = rng.permutation(len(x))[:MOST_ROWS]
-    x, y, bars = x[rows], y[rows], bars[rows]
-    left, extended = y - point(x), np.hstack([x, np.ones((len(x), 1))])
-    features = np.hstack([extended, np.abs(extended @ point.rows.T)])
+    extended = np.hstack([x, np.ones((len(x), 1))])
+    values, u, z = point.forward(extended)
+    left, features = y - values, np.hstack([extended, np.abs(u)])
     scale = np.sqrt(np.mean(features**2, axis=0)) + 1e-300
     features = features / scale
     misses = np.linalg.norm(left, axis=1) / bars
     limit = max(FAR, 3 * float(np.median(misses)))
     weights = np.sqrt(np.minimum(1.0, limit / np.maximum(misses, 1e-300))) / bars
     design, target = features * weights[:, None], left * weights[:, None]
-    basis = np.linalg.svd(design, full_matrices=False)[0]
+    basis = _basis(design, np.maximum(z, 0.0) * weights[:, None])
     whole = float(np.sum(_without(basis, target) ** 2))
     places = x / (np.std(x, axis=0) + 1e-300)
     best = (1.0, np.zeros(features.shape[1]), np.zeros(y.shape[1]))
@@ -61,12 +58,9 @@ def add_unit(
             if np.array_equal(on, before):
                 break
     loss, theta, output = best
-    left = target - (np.maximum(features @ theta, 0.0) * weights)[:, None] * output
-    linear = np.linalg.lstsq(design, left, rcond=1e-12)[0] / scale[:, None]
     theta, d = theta / scale, extended.shape[1]
     grown = replace(
         point,
-        above=point.above + np.vstack([linear[d:], linear[:d]]),
         gamma=np.vstack([point.gamma, theta[:d]]),
         beta=np.vstack([point.beta, theta[d:]]),
         output=np.vstack([point.output, output]),
@@ -74,24 +68,39 @@ def add_unit(
     return grown, loss
 
 
-def as_trace(point: RidgeSum, planes: Planes, x: np.ndarray) -> Traces:
-    """The last unit of a sum as a trace that began at no kink: nothing is known of it but what a fit has found."""
-    theta, n = np.append(point.gamma[-1], point.beta[-1]), len(planes)
-    x = np.hstack([x, np.ones((len(x), 1))])
-    features = np.hstack([x, np.abs(x @ point.rows.T)])
-    spread = np.mean((features @ theta) ** 2) / (np.mean(features**2, axis=0) + 1e-300)
-    return Traces(
+def as_traces(point: RidgeSum, count: int, planes: Planes, x: np.ndarray) -> Traces:
+    """The last units of a sum as traces that began at no kink."""
+    lengths = np.linalg.norm(point.output[-count:], axis=1, keepdims=True)
+    gamma, beta = point.gamma[-count:] * lengths, point.beta[-count:] * lengths
+    size = gamma.shape[1] + beta.shape[1]
+    found = Traces(
         planes,
-        point.gamma[-1:],
-        point.beta[-1:],
-        np.ones((1, n), dtype=bool),
-        np.ones((1, n)),
-        point.output[-1:],
-        np.diag(spread)[None],
-        np.full((1, n), np.inf),
-        np.ones(1),
-        np.array([-1]),
+        gamma,
+        beta,
+        np.ones(beta.shape, dtype=bool),
+        np.ones(beta.shape),
+        point.output[-count:] / lengths,
+        np.zeros((count, size, size)),
+        np.full(beta.shape, np.inf),
+        np.ones(count),
+        np.full(count, -1),
     )
+    return forget(found, x)
+
+
+def forget(traces: Traces, x: np.ndarray) -> Traces:
+    """The traces with covariances as if nothing were known of them but their sizes at ``x``."""
+    features = np.hstack([x, np.ones((len(x), 1)), np.abs(traces.planes.heights(x))])
+    sizes = np.mean((features @ np.hstack([traces.gamma, traces.beta]).T) ** 2, axis=0)
+    spread = sizes[:, None] / (np.mean(features**2, axis=0) + 1e-300)
+    return replace(traces, covariance=spread[:, :, None] * np.eye(spread.shape[1]), turn=np.ones(len(traces)))
+
+
+def _basis(*blocks: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of what the columns span: all that is linear, the outputs of known units among it."""
+    columns = np.hstack([block / (np.linalg.norm(block, axis=0) + 1e-300) for block in blocks])
+    u, s, _ = np.linalg.svd(columns, full_matrices=False)
+    return u[:, s > 1e-9 * s[0]]
 
 
 def _without(basis: np.ndarray, rows: np.ndarray) -> np.ndarray:

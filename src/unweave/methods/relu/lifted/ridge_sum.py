@@ -50,6 +50,10 @@ class RidgeSum:
         )
         return np.concatenate([part.reshape(count, k, -1) for part in parts], axis=2)
 
+    def take(self, units: np.ndarray) -> RidgeSum:
+        """With these units only."""
+        return replace(self, gamma=self.gamma[units], beta=self.beta[units], output=self.output[units])
+
     def flat(self) -> np.ndarray:
         parts = np.hstack([self.gamma, self.beta]), self.rows, self.output, self.above
         return np.concatenate([part.ravel() for part in parts])

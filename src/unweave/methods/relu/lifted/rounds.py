@@ -14,6 +14,9 @@ from unweave.probes.inquiry import Inquiry
 
 FEW, ROUGHLY_FEW = 0.2, 0.4
 """Share of the second layer's kinks that may be unexplained where a network is put together, exact answers or rough."""
+MENDABLE, MENDINGS = 0.03, 10
+"""Share of fresh answers, many of them from corners, that may be wrong where the sum is fitted on as it is, and how
+often it is."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
 NOWHERE = 10.0
@@ -70,13 +73,18 @@ def search_two_layers(
 def _settle(search: Search, say) -> bool:
     """Whether fresh points agree with the network and its parameters are known; fits again where they do not."""
     goal = GOAL * search.inquiry.relative if search.inquiry.coarse else 1e-7
-    for _ in range(4):
+    lean = False
+    for _ in range(MENDINGS if search.is_composed else 4):
         if search.network is None or search.wrong > 0.2:
             return False
         fresh = search.ask_fresh(int(np.clip(search.network.num_parameters, 1500, 4000)))
         say(f"  wrong {search.wrong:.4f}, fresh {fresh:.4f}")
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
+                if search.inquiry.coarse and not lean:
+                    search.drop_needless()
+                    lean = True
+                    continue
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:
                 return True
@@ -88,7 +96,10 @@ def _settle(search: Search, say) -> bool:
                 search.information = search.inform(goal)
             if search.wrong == 0:
                 return True
-        if search.is_composed:  # only more lines help
-            return False
+        if search.is_composed and (not search.inquiry.coarse or search.wrong > CORNERS or fresh > MENDABLE):
+            return False  # only more lines help
+        if search.is_composed:
+            search.mend()
+            continue
         search.sharpen()
     return False

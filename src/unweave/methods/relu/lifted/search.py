@@ -113,7 +113,7 @@ class Search(Fitted):
             x, y, bars = self._answers()
             if self.inquiry.coarse:
                 self.telling = np.append(self.telling, np.arange(len(x) - len(points), len(x)))
-                self.fit()
+                self.mend()
             else:
                 self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 

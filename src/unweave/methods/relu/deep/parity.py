@@ -1,0 +1,267 @@
+"""The last hidden layer on a map by linear least squares: on which side of every chain a cell lies is seen.
+
+The answers are ``g . h + sum_C side_C (q_C . h)`` over the features h known below, C the chains of the last layer:
+those of a unit are never interrupted, since nothing above can hide them. Sides are counted along ways from cell to
+cell, so no row has to be known in advance. ``q_C`` is a multiple of the row of the unit that C is part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse
+from scipy.optimize import linprog
+
+from unweave.methods.relu.deep.chains import Chains
+from unweave.methods.relu.deep.planar import Map
+
+FITS = 1e-7
+"""What the answers may leave, relative to their spread."""
+RANK = 1e-11
+"""Singular values below this share of the largest are zero."""
+SAME = 1e-5
+"""Outputs of one unit differ by no more."""
+TURNS = 8
+"""Gauss-Newton steps for what no crossing has told of units below."""
+MISPLACED = 2e-3
+"""Share of the places by which more may have the wrong sign where two chains are taken for one unit."""
+CLEAR = 1e-3
+"""Weight of turning a row, beside that of a sign which it does not keep."""
+
+
+def count_sides(chains: Chains, cells: int, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sides (cells, chains) of the chains with these roots, and which cells are reached without contradiction."""
+    roots = chains.roots
+    place = {int(root): i for i, root in enumerate(wanted)}
+    beside: list[list[tuple[int, int]]] = [[] for _ in range(cells)]
+    for one, two, edge in chains.edges.steps:
+        crossed = -1 if edge < 0 else place.get(int(roots[edge]), -1)
+        beside[one].append((two, crossed))
+        beside[two].append((one, crossed))
+    sides, seen = np.ones((cells, len(wanted))), np.zeros(cells, dtype=bool)
+    clash = np.zeros(cells, dtype=bool)
+    start = max(range(cells), key=lambda c: len(beside[c]))
+    queue, seen[start] = [start], True
+    while queue:
+        one = queue.pop(0)
+        for two, crossed in beside[one]:
+            expected = sides[one].copy()
+            if crossed >= 0:
+                expected[crossed] *= -1
+            if not seen[two]:
+                sides[two], seen[two] = expected, True
+                queue.append(two)
+            elif np.any(sides[two] != expected):
+                clash[[one, two]] = True
+    return sides, seen & ~clash
+
+
+def sample_cells(chart: Map, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points (n, 2) inside usable cells with the values of their pieces, and the cell of each."""
+    points, values, owner = [], [], []
+    for number in np.flatnonzero(usable):
+        cell = chart.cells[number]
+        if not cell.whole:
+            continue
+        middle = cell.corners.mean(axis=0)
+        halfway = (cell.corners + np.roll(cell.corners, -1, axis=0)) / 2
+        inside = np.vstack([cell.corners, middle + 0.8 * (halfway - middle), middle])
+        points.append(inside)
+        values.append(cell.at(inside))
+        owner.append(np.full(len(inside), number))
+    return np.concatenate(points), np.concatenate(values), np.concatenate(owner)
+
+
+@dataclass
+class Last:
+    """Units of the last layer over known features."""
+
+    below: np.ndarray
+    """Rows of the units below."""
+    rows: np.ndarray
+    """(units, features + 1)"""
+    outputs: np.ndarray
+    """(units, k), of ``|row . h|``."""
+    affine: np.ndarray
+    """(k, features + 1)"""
+    groups: list[list[int]]
+    """The chains of every unit."""
+
+    def __call__(self, h: np.ndarray) -> np.ndarray:
+        """The function of features with a one."""
+        return h @ self.affine.T + np.abs(h @ self.rows.T) @ self.outputs
+
+
+@dataclass
+class Board:
+    """Points of cells with their values, what is known below with a one, and sides of chains.
+
+    The features are those ``low`` and the sizes of the units ``rows`` above them, whose open directions the answers may
+    turn: their sides at the points are held.
+    """
+
+    low: np.ndarray
+    y: np.ndarray
+    sides: np.ndarray
+    outputs: np.ndarray
+    """(chains, k) of length one: how the answers turn across each chain, towards either side."""
+    on: list[np.ndarray]
+    """What is known below with a one at corners of each chain."""
+    rows: np.ndarray
+    nulls: list[np.ndarray]
+
+    def add(self, low: np.ndarray, y: np.ndarray, sides: np.ndarray) -> None:
+        self.low, self.y = np.vstack([self.low, low]), np.vstack([self.y, y])
+        self.sides = np.vstack([self.sides, sides])
+
+    def lift(self, low: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """The features with a one."""
+        signs = np.sign(low @ self.rows.T)
+        return np.hstack([low[:, :-1], signs * (low @ rows.T), low[:, -1:]])
+
+    def design(self, groups: list[list[int]], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Least squares for the affine part and one row for every group, which vanishes on its chains."""
+        h, on = self.lift(self.low, rows), [self.lift(one, rows) for one in self.on]
+        (n, p), k = h.shape, self.y.shape[1]
+        blocks = [np.einsum("np,ij->nipj", h, np.eye(k)).reshape(n * k, p * k)]
+        for group in groups:
+            signed = np.prod(self.sides[:, group], axis=1)[:, None] * h
+            blocks.append((signed[:, None, :] * self.outputs[group[0]][:, None]).reshape(n * k, p))
+        a, zeros = np.hstack(blocks), []
+        for place, group in enumerate(groups):
+            there = np.concatenate([on[chain] for chain in group])
+            row = np.zeros((len(there), a.shape[1]))
+            row[:, p * k + place * p : p * k + (place + 1) * p] = there
+            zeros.append(row)
+        return np.vstack([a, *zeros]), np.append(self.y.ravel(), np.zeros(sum(len(z) for z in zeros)))
+
+    def fit(self, groups: list[list[int]], rows: np.ndarray) -> Fit:
+        """The solution for these rows below, the directions it leaves open, and what is left of the answers."""
+        a, y = self.design(groups, rows)
+        scale = np.linalg.norm(a, axis=0)
+        scale = np.where(scale > 0, scale, 1.0)
+        u, s, vt = np.linalg.svd(a / scale, full_matrices=False)
+        kept = s > RANK * s[0]
+        solution = vt[kept].T @ ((u[:, kept].T @ y) / s[kept]) / scale
+        rest = y - a @ solution
+        left = float(np.max(np.abs(rest)) / (np.std(self.y) + 1e-300))
+        return Fit(rows, solution, vt[~kept].T / scale[:, None], left, rest, u[:, kept])
+
+    def turn(self, groups: list[list[int]], start: np.ndarray) -> Fit:
+        """The same with the open directions of the rows below as the answers have them, by Gauss-Newton."""
+        best = self.fit(groups, start)
+        if not sum(null.shape[1] for null in self.nulls):
+            return best
+        for _ in range(TURNS):
+            if best.left <= FITS:
+                break
+            keys, ways = [], []
+            for unit, null in enumerate(self.nulls):
+                for way in null.T:
+                    moved = best.rows.copy()
+                    moved[unit] += way
+                    change = self.design(groups, moved)[0] - self.design(groups, best.rows)[0]
+                    column = change @ best.solution
+                    ways.append(column - best.basis @ (best.basis.T @ column))
+                    keys.append((unit, way))
+            step = np.linalg.lstsq(np.array(ways).T, best.rest, rcond=1e-8)[0]
+            size = np.linalg.norm(best.rest)
+            for share in (1.0, 0.3, 0.1):
+                trial = best.rows.copy()
+                for (unit, way), change in zip(keys, step, strict=True):
+                    trial[unit] += share * change * way
+                new = self.fit(groups, trial)
+                if np.linalg.norm(new.rest) < 0.9 * size:
+                    best = new
+                    break
+            else:
+                break
+        return best
+
+
+@dataclass
+class Fit:
+    """A solution of least squares."""
+
+    rows: np.ndarray
+    """Of the units below."""
+    solution: np.ndarray
+    null: np.ndarray
+    left: float
+    """Largest rest, relative to the spread of the answers."""
+    rest: np.ndarray
+    basis: np.ndarray
+
+
+def fit_last(
+    board: Board, say: Callable[[str], None] = lambda text: None, old: Last | None = None
+) -> Last | None:
+    """The units that explain every piece, as few as that, or those with the groups of ``old``; None where none do."""
+    groups, fit = _group(board, say) if old is None else (old.groups, board.turn(old.groups, old.below))
+    if fit.left > FITS:
+        return None
+    solution, misplaced = _keep_sides(board, groups, fit)
+    p, k = board.low.shape[1] + len(board.rows), board.y.shape[1]
+    say(f"  last layer: {len(groups)} units, left {fit.left:.1e}, misplaced {misplaced:.4f}")
+    rows = solution[p * k :].reshape(len(groups), p)
+    outputs = np.array([board.outputs[group[0]] for group in groups])
+    return Last(fit.rows, rows, outputs, solution[: p * k].reshape(p, k).T, groups)
+
+
+def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], Fit]:
+    """Chains that one unit explains together."""
+    groups = [[chain] for chain in range(board.sides.shape[1])]
+    fit = board.turn(groups, board.rows)
+    say(f"  last layer: {len(groups)} chains, left {fit.left:.1e}, open {fit.null.shape[1]}")
+    if fit.left > FITS:
+        return groups, fit
+    misplaced = _keep_sides(board, groups, fit)[1]
+    place = 0
+    while place < len(groups):
+        for other in range(place + 1, len(groups)):
+            one, two = board.outputs[groups[place][0]], board.outputs[groups[other][0]]
+            if np.linalg.norm(one - two) > SAME:
+                continue
+            merged = [g for i, g in enumerate(groups) if i not in (place, other)]
+            merged.insert(place, groups[place] + groups[other])
+            new = board.turn(merged, fit.rows)
+            if new.left > FITS:
+                continue
+            there = _keep_sides(board, merged, new)[1]
+            if there <= misplaced + MISPLACED:
+                groups, fit, misplaced = merged, new, min(there, misplaced)
+                break
+        else:
+            place += 1
+    return groups, fit
+
+
+def _keep_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[np.ndarray, float]:
+    """The solution with its open directions such that every row has one sign on either side of its chains."""
+    h, solution, null = board.lift(board.low, fit.rows), fit.solution, fit.null
+    p, k = h.shape[1], board.y.shape[1]
+    values, turns = [], []
+    for place, group in enumerate(groups):
+        part = slice(p * k + place * p, p * k + (place + 1) * p)
+        signed = np.prod(board.sides[:, group], axis=1)[:, None] * h
+        values.append(signed @ solution[part])
+        turns.append(signed @ null[part])
+    value, turn = np.concatenate(values), np.vstack(turns)
+    # a unit is positive or negative on its side throughout; its output says which
+    size = float(np.median(np.abs(value))) + 1e-300
+    if null.shape[1] and np.any(value < 0):
+        open_rows = np.linalg.norm(turn, axis=1) > 1e-9 * size
+        value_, turn_ = value[open_rows], turn[open_rows]
+        scale = np.maximum(np.max(np.abs(turn_), axis=0), 1e-300)
+        short, n, q = -turn_ / scale, len(turn_), turn_.shape[1]
+        found = linprog(
+            np.concatenate([np.full(2 * q, CLEAR), np.ones(n)]),
+            A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
+            b_ub=value_ / size + 1e-9,
+        )
+        if found.x is not None:
+            step = (found.x[:q] - found.x[q : 2 * q]) * size / scale
+            solution, value = solution + null @ step, value + turn @ step
+    return solution, float(np.mean(value < -1e-9 * size))

@@ -1,0 +1,88 @@
+"""A plane through a bounded domain with everything that shows on it: its map, edges and chains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unweave.core.errors import BudgetSpent
+from unweave.methods.relu.deep.chains import Chains
+from unweave.methods.relu.deep.edges import Edges, find_edges
+from unweave.methods.relu.deep.planar import Map, Plane
+from unweave.probes.inquiry import Inquiry
+
+PLACE = 1e-7
+"""A point closer than this to the end of the plane, relative to its extent, lies on it."""
+STARTS = 6
+"""Points in a plane from which it is explored."""
+MENDS, AROUND = 2, 8
+"""How often places around corners that do not close are looked at, and how many of them."""
+
+
+@dataclass
+class Sheet:
+    """A plane with its map, edges and chains."""
+
+    chart: Map
+    edges: Edges
+    chains: Chains
+    ends: np.ndarray
+    """(corners, d) in space."""
+    middles: np.ndarray
+    known: np.ndarray
+    """Which edges lie on the zero set of a unit that is known."""
+    normals: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
+
+
+def draw_sheet(inquiry: Inquiry, origin, basis, low, high, deadline: float, rng) -> Sheet | None:
+    """The map of one plane."""
+    plane = Plane(inquiry, origin, basis, low, high)
+    if len(plane.frame) < 3:
+        return None
+    chart = Map(plane, deadline, rng)
+    shares = rng.dirichlet(np.ones(len(plane.frame)), size=STARTS)
+    try:
+        chart.explore(shares @ plane.frame)
+    except BudgetSpent:  # the cells that are whole stay so
+        chart.closed = True
+    if not any(cell.whole for cell in chart.cells):
+        return None
+    for turn in range(MENDS + 1):
+        edges = find_edges(chart)
+        if not len(edges):
+            return None
+        chains = Chains(edges)
+        chains.link(_on_frame(plane, edges.corners))
+        places = _around(edges, {corner for _, corner in chains.loose})
+        if turn == MENDS or chart.closed or not len(places) or not chart.cover(places):
+            break
+    return Sheet(
+        chart,
+        edges,
+        chains,
+        plane.lift(edges.corners),
+        plane.lift(edges.middles),
+        np.zeros(len(edges), dtype=bool),
+    )
+
+
+def _on_frame(plane: Plane, corners: np.ndarray) -> np.ndarray:
+    """Which corners lie at the end of the plane."""
+    frame, out = plane.frame, np.zeros(len(corners), dtype=bool)
+    for i in range(len(frame)):
+        way = frame[(i + 1) % len(frame)] - frame[i]
+        off = (corners - frame[i]) @ np.array([-way[1], way[0]]) / max(float(np.linalg.norm(way)), 1e-300)
+        out |= np.abs(off) < PLACE * plane.extent
+    return out
+
+
+def _around(edges: Edges, chosen: set[int]) -> np.ndarray:
+    """Places in all directions around corners, nearer than any other corner."""
+    out = []
+    turn = 2 * np.pi * (np.arange(AROUND) + 0.3) / AROUND
+    for corner in sorted(chosen):
+        apart = np.linalg.norm(edges.corners - edges.corners[corner], axis=1)
+        room = np.min(np.where(apart > 0, apart, np.inf))
+        out.append(edges.corners[corner] + 0.05 * room * np.stack([np.cos(turn), np.sin(turn)], axis=1))
+    return np.concatenate(out) if out else np.zeros((0, 2))
