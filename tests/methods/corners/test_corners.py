@@ -38,7 +38,7 @@ def test_every_unit_is_found_in_float64(seed, activation):
     assert unweave.compare(truth, found.network).max_relative_error < 1e-9
 
 
-def test_float32_answers_give_the_units_to_rounding():
+def test_float32_answers_give_the_units_to_rounding_but_cannot_exclude_others():
     truth = remote_network(2)
 
     def single(x: np.ndarray) -> np.ndarray:
@@ -47,7 +47,8 @@ def test_float32_answers_give_the_units_to_rounding():
         return (1 / (1 + np.exp(-z))) @ w[1].T + b[1]
 
     found = unweave.identify(single, input_size=40, domain=unweave.Box(0.0, 1.0), method="corners")
-    assert found.identified
+    assert not found.identified  # a unit whose tail is below rounding may have been missed
+    assert found.network is not None
     assert unweave.compare(truth, found.network).max_relative_error < 1e-2
 
 

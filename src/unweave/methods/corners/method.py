@@ -55,6 +55,8 @@ STEPS = Settings(max_steps=80, damping=1e-4, stall_steps=0, patience=3)
 FEW = 50
 """Ordinary places in succession that show nothing new, after which corners are looked at."""
 ORDINARY = "every unit that shows near corners shows at ordinary points, too"
+UNEXPLAINED = "units that show near corners only: some answers there are not those of the network found"
+UNSEEN = "units that show near corners only: rounding hides the tails by which all would be seen from afar"
 NO_ROWS = "derivatives at corners have no common rows: more units than inputs, or several layers"
 NO_UNITS = "what was found along rows at corners does not switch as saturating units do"
 
@@ -112,6 +114,7 @@ class _Run:
     def recover(self) -> Finding:
         """Units that show beyond those known, until none does."""
         activations, misfits, rms = self.problem.activations, {}, np.inf
+        undetermined = (UNEXPLAINED,)
         if self._is_ordinary():
             return Finding(None, f"{ORDINARY}; use method='in-domain'")
         for _ in range(ROUNDS):
@@ -119,6 +122,7 @@ class _Run:
             if rows is None and self.cube.known is None:
                 return Finding(None, f"{NO_ROWS}; use method='in-domain'")
             if rows is not None and not len(rows):
+                undetermined = () if self.problem.precision.kind == "float64" else (UNSEEN,)
                 break
             units = {} if rows is None else {name: self._read_units(rows, name) for name in activations}
             misfits = misfits or {name: found.misfit for name, found in units.items()}
@@ -137,7 +141,7 @@ class _Run:
                 f"the fit of all parameters of {network.hidden[0]} units stopped at a residual of {rms:.1e}"
             )
             return Finding(None, f"{reason}; use method='in-domain'", alternatives=misfits, student=network)
-        return Finding(network, alternatives=misfits)
+        return Finding(network, undetermined=undetermined, alternatives=misfits)
 
     def _is_ordinary(self) -> bool:
         """Whether corners move the answers in no direction that ordinary points do not."""
