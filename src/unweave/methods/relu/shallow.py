@@ -34,6 +34,8 @@ ROUGHER = 4.0
 MOST_PARAMETERS = 6000
 TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
+VAGUE, MOST_DROPPED = 0.1, 3
+"""Relative error of a unit from which on it may be none, and how often such units are left out."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -108,7 +110,7 @@ class ShallowSearch:
             self._begin()
         if self.ridges is None:
             return False
-        quiet, shares = 0, list[float]()
+        quiet, num_dropped, shares = 0, 0, list[float]()
         for turn in range(max_rounds):
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
@@ -124,6 +126,8 @@ class ShallowSearch:
                     return True
                 continue
             quiet = 0
+            if self.wrong == 0 and num_dropped < MOST_DROPPED:
+                num_dropped += self._drop_vague()
             shares.append(self.wrong)
             if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
                 return False
@@ -142,6 +146,17 @@ class ShallowSearch:
             probes = self._probe(share=ENOUGH)
         self.share = 2 * ENOUGH
         self._fit(probes)
+
+    def _drop_vague(self) -> bool:
+        """Leave out units that the answers hardly determine, to be found anew: two of them may stand for a third."""
+        assert self.ridges is not None
+        assert self.fitted is not None
+        errors = self.fitted.unit_errors()
+        vague = errors > max(VAGUE, 1e3 * float(np.median(errors)))
+        if not vague.any() or vague.sum() > len(vague) / 2:
+            return False
+        self.ridges = self.ridges.take(~vague)
+        return True
 
     def _merge(self) -> None:
         """Units that were measured twice share one plane: one of them takes the weights of both, if it fits as well."""
