@@ -76,7 +76,7 @@ def test_a_slow_model_ends_a_run_in_time_with_the_reason(domain):
 
     def slow(x):
         time.sleep(0.05)
-        return network(x) + 0.1 * np.sin(50 * x[:, :1])
+        return network(x) + 0.1 * np.sin(50 * np.tanh(x[:, :1]))
 
     began = clock.now()
     found = unweave.identify(slow, input_size=6, domain=domain, time_limit=1.0)

@@ -58,7 +58,10 @@ def test_as_stated_agrees_with_the_plain_transcription(scenario):
     assert np.max(np.abs(plain - hessians[:20])) < 2e-4
     vectors = find_vectors(hessians, 11, np.random.default_rng(2), OPTIONS)[1]
     slow = reference.loop_vectors(hessians, 11, np.random.default_rng(2), OPTIONS)
-    assert np.max(np.abs(vectors - slow)) < 1e-9
+    # in no order: runs of k-means that end alike are told apart by rounding
+    order = np.argmax(np.abs(vectors @ slow.T), axis=1)
+    assert sorted(order) == list(range(11))
+    assert np.max(np.abs(vectors - slow[order])) < 1e-9
     energy = gradient_energy(meter, vectors, STEPS)
     assert energy == pytest.approx(reference.loop_energy(f, vectors, 1e-5), rel=1e-8)
 

@@ -8,22 +8,8 @@ import numpy as np
 import pytest
 
 import unweave
+from truth import remote_network
 from unweave.core.network import Network
-
-
-def remote_network(seed: int, num_inputs: int = 40, activation: str = "sigmoid") -> Network:
-    """One hidden layer of related rows; a third of the units are saturated at all but some corners of [0, 1]^d."""
-    rng = np.random.default_rng(seed)
-    width = 8
-    common = rng.standard_normal((3, num_inputs))
-    rows = 2 * (rng.standard_normal((width, 3)) @ common + rng.standard_normal((width, num_inputs)))
-    reach = np.abs(rows).sum(axis=1) / 2
-    share = np.where(np.arange(width) % 3 == 0, -0.7, 0.1)
-    return Network(
-        [rows, 3 * rng.standard_normal((3, width))],
-        [share * reach - rows.sum(axis=1) / 2, rng.standard_normal(3)],
-        [activation, "identity"],
-    )
 
 
 @pytest.mark.parametrize(("seed", "activation"), [(0, "sigmoid"), (3, "tanh")])

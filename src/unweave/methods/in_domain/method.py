@@ -53,6 +53,8 @@ COARSE = 1e-6
 """Relative error of the answers from which on a fit is repeated with more of them."""
 VAGUE = 0.1
 """Relative standard error from which on a unit may be one too many."""
+OTHERS_SECONDS = 20.0
+"""Time for other activations where one explains coarse answers by parameters that these do not determine."""
 SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
@@ -122,6 +124,8 @@ class InDomain:
             limit = MOST * len(pool.x)
             if coarse or vague:
                 found = _recover_from_more(pool, problem, self._effort(problem), found)
+            if coarse and found.undetermined:
+                found = _prefer_smaller(pool, problem, self._effort(problem), found)
             if coarse:
                 return found
             most = affordable(limit - len(pool.x))
@@ -227,6 +231,26 @@ def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Find
     once = replace(effort, min_points=4 * len(pool.x), max_points=4 * len(pool.x) + 1)
     again = _recover([pool], replace(problem, hidden=widths, activations=(activation,)), once)
     if again.network is None:
+        return first
+    return replace(again, alternatives={**first.alternatives, **again.alternatives})
+
+
+def _prefer_smaller(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
+    """Another activation that explains the same answers with fewer parameters, all of them determined, if there is one.
+
+    Coarse answers of few units may be those of many units of another kind: a tanh is two softplus within rounding.
+    """
+    network = first.network
+    assert network is not None
+    others = tuple(name for name in problem.activations if name != network.activations[0])
+    if not others:
+        return first
+    size = len(pool.x)
+    seconds = min(effort.time_limit, OTHERS_SECONDS)
+    bounded = replace(effort, min_points=size - 1, max_points=size, time_limit=seconds)
+    again = _recover([pool], replace(problem, activations=others), bounded)
+    smaller = again.network is not None and again.network.num_parameters < network.num_parameters
+    if not smaller or again.undetermined:
         return first
     return replace(again, alternatives={**first.alternatives, **again.alternatives})
 

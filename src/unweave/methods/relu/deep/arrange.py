@@ -139,7 +139,7 @@ class Arrangement:
 
     def close(self) -> np.ndarray | None:
         """The last hidden layer and the outputs (features + 1, k), from one map of all that there is; None without."""
-        if self.inquiry.input_size != 2 or not self.sheets:
+        if self.inquiry.input_size != 2 or not self.sheets or not isinstance(self.features, Lifted):
             return None
         sheet = self.sheets[0]
         left = np.unique(sheet.chains.roots[~sheet.known])

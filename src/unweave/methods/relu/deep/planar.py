@@ -191,7 +191,9 @@ class Map:
         one, two = self.cells[number], self.cells[other]
         jump = one.gradient - two.gradient
         u, s, vt = np.linalg.svd(jump)
-        if s[0] <= 10 * (one.error + two.error):  # the same piece: the line is as it was
+        if (
+            s[0] <= 10 * (one.error + two.error) and other in one.lines
+        ):  # the same piece: the line is as it was
             return one.lines[other]
         a = vt[0]
         b = float(u[:, 0] @ (one.at(np.zeros(2)) - two.at(np.zeros(2)))) / s[0]
@@ -235,7 +237,7 @@ class Map:
             if other == number:  # a corner of lines that are not sharp
                 good.append(x)
                 continue
-            if other is None or (other in cell.lines and not self._moves(number, other)):
+            if other is None or not self._is_news(number, other):
                 self.lost.append(x)
                 good.append(x)
                 missed += 1
@@ -244,9 +246,12 @@ class Map:
             if not self.cells[other].whole:
                 self.cells[other].lines[number] = self._line(other, number)
 
-    def _moves(self, number: int, other: int) -> bool:
-        """Whether a line that was known is another one by now."""
-        a, b = self.cells[number].lines[other]
+    def _is_news(self, number: int, other: int) -> bool:
+        """Whether the line between two cells was not known, or is another one by now; the same piece has none."""
+        one, two = self.cells[number], self.cells[other]
+        if other not in one.lines:
+            return bool(np.linalg.norm(one.gradient - two.gradient, 2) > 10 * (one.error + two.error))
+        a, b = one.lines[other]
         now, there = self._line(number, other)
         return bool(np.linalg.norm(a - now) + abs(b - there) / self.plane.extent > 1e-9)
 
