@@ -190,7 +190,9 @@ class Arrangement:
         low = self._below(sheet.chart.plane.lift(y))
         assert isinstance(self.features, Lifted)
         nulls = [trace.null for trace in self.traces[-1]]
-        return Board(low, values, sides[owner], np.array(outputs), on, self.features.rows, nulls)
+        return Board(
+            low, values, sides[owner], np.array(outputs), on, self.features.rows, nulls, self.deadline
+        )
 
     def _below(self, x: np.ndarray) -> np.ndarray:
         """What the units of the last generation are rows of, with a one."""

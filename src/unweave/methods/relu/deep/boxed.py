@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.core import clock
-from unweave.core.errors import BudgetSpent
+from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.arrange import Arrangement
@@ -19,6 +19,8 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.probes.inquiry import Inquiry
 
+MAPS = 3
+"""Maps that are drawn of two inputs, at most."""
 FRESH = 300
 """Fresh points on which the network is tried."""
 WITHIN = 1e-7
@@ -26,30 +28,55 @@ WITHIN = 1e-7
 
 
 def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Finding:
-    """The network where every answer agrees with it; else the layers that are known, open above."""
-    rng = problem.rng("relu maps")
-    found = Arrangement(inquiry, clock.now() + problem.within(max_seconds), rng)
+    """The network where every answer agrees with it; else the layers that are known, open above.
+
+    Thin cells are lost on one map and met on another: of two inputs, of which a map shows everything, another is drawn
+    where nothing closes.
+    """
+    end = clock.now() + problem.within(max_seconds)
+    attempts = MAPS if inquiry.input_size == 2 else 1
+    first: Finding | None = None
+    for left in range(attempts, 0, -1):
+        now = clock.now()
+        deadline = now + (end - now) / left
+        found = Arrangement(inquiry, deadline, problem.rng("relu maps", *range(attempts - left)))
+        finding, spent = _draw_and_fit(inquiry, problem, found)
+        first = finding if first is None else first
+        if finding.network is not None and not finding.network.is_open:
+            return finding
+        if spent or clock.now() > end:
+            break
+    assert first is not None
+    return first
+
+
+def _draw_and_fit(inquiry: Inquiry, problem: Problem, found: Arrangement) -> tuple[Finding, bool]:
+    """What one map, or some of random planes, shows; and whether nothing more can be asked."""
     try:
         with inquiry.meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             found.draw()
             if any(sheet.chart.closed for sheet in found.sheets):
                 found.grow(max_layers=1)
                 inquiry.meter.ask(
-                    inquiry.meter.domain.sample(1, inquiry.input_size, rng)
+                    inquiry.meter.domain.sample(1, inquiry.input_size, found.rng)
                 )  # says what is spent
             for found.generous in (False, True):
                 found.restart()
                 found.grow()
                 top = found.close()
                 if top is not None:
-                    return _describe(inquiry, problem, found, top)
+                    return _describe(inquiry, problem, found, top), False
+    except TimeSpent as spent:
+        if not found.traces:
+            return Finding(None, reason=str(spent)), False
+        return _open(found, str(spent)), False
     except BudgetSpent as spent:  # what is known stays so
         if not found.traces:
             raise
-        return _open(found, str(spent))
+        return _open(found, str(spent)), True
     if not found.traces:
-        return Finding(None, reason="no hyperplane shows in the whole domain")
-    return _open(found, f"{found.num_unknown} edges of their maps are not explained")
+        return Finding(None, reason="no hyperplane shows in the whole domain"), False
+    return _open(found, f"{found.num_unknown} edges of their maps are not explained"), False
 
 
 def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.ndarray) -> Finding:

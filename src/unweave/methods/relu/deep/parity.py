@@ -14,6 +14,8 @@ import numpy as np
 import scipy.sparse
 from scipy.optimize import linprog
 
+from unweave.core import clock
+from unweave.core.errors import TimeSpent
 from unweave.methods.relu.deep.chains import Chains
 from unweave.methods.relu.deep.planar import Map
 
@@ -113,6 +115,7 @@ class Board:
     """What is known below with a one at corners of each chain."""
     rows: np.ndarray
     nulls: list[np.ndarray]
+    deadline: float = np.inf
 
     def add(self, low: np.ndarray, y: np.ndarray, sides: np.ndarray) -> None:
         self.low, self.y = np.vstack([self.low, low]), np.vstack([self.y, y])
@@ -125,6 +128,8 @@ class Board:
 
     def design(self, groups: list[list[int]], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Least squares for the affine part and one row for every group, which vanishes on its chains."""
+        if clock.now() > self.deadline:
+            raise TimeSpent("the time for fitting its last layer is over")
         h, on = self.lift(self.low, rows), [self.lift(one, rows) for one in self.on]
         (n, p), k = h.shape, self.y.shape[1]
         blocks = [np.einsum("np,ij->nipj", h, np.eye(k)).reshape(n * k, p * k)]
@@ -159,6 +164,8 @@ class Board:
         a = a / np.where(scale > 0, scale, 1.0)
         weight = np.ones(len(a))
         for _ in range(TRIMS):
+            if clock.now() > self.deadline:
+                return
             solution = np.linalg.lstsq(a * weight[:, None], y * weight, rcond=RANK)[0]
             miss = np.abs(a @ solution - y)
             weight = 1 / np.sqrt(np.maximum(miss, 1e-3 * FITS * size))
