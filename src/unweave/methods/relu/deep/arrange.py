@@ -16,7 +16,7 @@ import numpy as np
 from unweave.core import clock
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted, tell_sides
-from unweave.methods.relu.deep.parity import Board, Last, count_sides, fit_last, sample_cells
+from unweave.methods.relu.deep.parity import count_sides, sample_cells
 from unweave.methods.relu.deep.sheet import Sheet, draw_sheet
 from unweave.methods.relu.deep.tell import try_sides
 from unweave.methods.relu.deep.trace import Trace
@@ -31,12 +31,6 @@ SHOWS, SURELY = 0.5, 0.95
 """Share of what a unit's zero set runs through that has to be edges; on a map that is not whole."""
 PLANES = 2
 """Planes that are looked at where there are more than two inputs."""
-MOST_CHAINS = 60
-"""Chains of the last layer, at most."""
-REFITS, MOST_TOLD = 8, 400
-"""How often answers that contradict are taken in, and how many at a time."""
-WITHIN = 1e-7
-"""Miss of an answer, relative to their spread, within which it agrees."""
 MOSTLY = 0.5
 """Share of a chain that lies on a unit's zero set from which on all of it does."""
 UNSEEN = 0.02
@@ -136,73 +130,6 @@ class Arrangement:
         least = SURELY if closed else SHOWS
         left = [trace for trace in self._candidates(sure=False) if self._shows(trace, least)]
         return unite_traces([*found, *left])
-
-    def close(self) -> np.ndarray | None:
-        """The last hidden layer and the outputs (features + 1, k), from one map of all that there is; None without."""
-        if self.inquiry.input_size != 2 or not self.sheets or not isinstance(self.features, Lifted):
-            return None
-        sheet = self.sheets[0]
-        left = np.unique(sheet.chains.roots[~sheet.known])
-        if not 0 < len(left) <= MOST_CHAINS:
-            return None
-        sides, usable = count_sides(sheet.chains, len(sheet.chart.cells), left)
-        board = self._board(sheet, left, sides, usable)
-        last = fit_last(board, self.say)
-        for _ in range(REFITS):
-            wrong = np.zeros((0, 2)) if last is None else self._misses(last)
-            self.say(f"  {len(wrong)} answers contradict")
-            if not len(wrong) or last is None:
-                break
-            y = (wrong - sheet.chart.plane.origin) @ sheet.chart.plane.basis.T
-            cells = [sheet.chart.find(one) for one in y]
-            told = [i for i, cell in enumerate(cells) if cell is not None and usable[cell]][:MOST_TOLD]
-            if not told:
-                break
-            values = np.array([sheet.chart.cells[int(cells[i] or 0)].at(y[i]) for i in told])
-            board.add(self._below(wrong[told]), values, sides[[int(cells[i] or 0) for i in told]])
-            last = fit_last(board, self.say, last)
-        if last is None or len(self._misses(last)):
-            return None
-        size = np.linalg.norm(last.rows[:, :-1], axis=1)
-        self.features = Lifted(self._turned(last), last.rows / size[:, None])
-        middle = np.vstack([last.affine[:, :-1].T, size[:, None] * last.outputs])
-        return np.vstack([middle, last.affine[:, -1]])
-
-    def _misses(self, last: Last) -> np.ndarray:
-        """Points whose answers the last layer contradicts."""
-        x, y = self.inquiry.meter.transcript()
-        h = np.hstack([self._turned(last).features(x), np.ones((len(x), 1))])
-        miss = np.max(np.abs(last(h) - y), axis=1)
-        return x[miss > WITHIN * (np.std(y) + 1e-300)]
-
-    def _board(self, sheet: Sheet, left: np.ndarray, sides: np.ndarray, usable: np.ndarray) -> Board:
-        """The pieces of the map with the chains that are left, all of them of one layer."""
-        roots, cells, edges = sheet.chains.roots, sheet.chart.cells, sheet.edges
-        y, values, owner = sample_cells(sheet.chart, usable)
-        outputs, on = [], []
-        for root in left:
-            mine = np.flatnonzero(roots == root)
-            edge = mine[np.argmax(edges.lengths[mine])]
-            one, two = (cells[edges.pieces[name]] for name in edges.sides[edge])
-            turn = (one.gradient - two.gradient) @ edges.normal[edge]
-            outputs.append(turn / np.linalg.norm(turn))
-            on.append(self._below(sheet.ends[edges.ends[mine].ravel()]))
-        low = self._below(sheet.chart.plane.lift(y))
-        assert isinstance(self.features, Lifted)
-        nulls = [trace.null for trace in self.traces[-1]]
-        return Board(
-            low, values, sides[owner], np.array(outputs), on, self.features.rows, nulls, self.deadline
-        )
-
-    def _below(self, x: np.ndarray) -> np.ndarray:
-        """What the units of the last generation are rows of, with a one."""
-        assert isinstance(self.features, Lifted)
-        return np.hstack([self.features.known.features(x), np.ones((len(x), 1))])
-
-    def _turned(self, last: Last) -> Lifted:
-        """The features with the rows of the last generation as the answers have them."""
-        assert isinstance(self.features, Lifted)
-        return Lifted(self.features.known, last.below)
 
     def _extended(self, x: np.ndarray) -> np.ndarray:
         return np.hstack([self.features.features(x), np.ones((len(x), 1))])

@@ -14,6 +14,7 @@ from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.arrange import Arrangement
+from unweave.methods.relu.deep.closing import close
 from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
@@ -63,7 +64,7 @@ def _draw_and_fit(inquiry: Inquiry, problem: Problem, found: Arrangement) -> tup
             for found.generous in (False, True):
                 found.restart()
                 found.grow()
-                top = found.close()
+                top = close(found)
                 if top is not None:
                     return _describe(inquiry, problem, found, top), False
     except TimeSpent as spent:

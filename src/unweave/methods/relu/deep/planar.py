@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.core import clock
+from unweave.methods.relu.deep.cell import Cell
 from unweave.methods.relu.deep.polygon import clip, cut_box
 from unweave.probes.inquiry import SAFETY, Inquiry
 
@@ -24,30 +25,6 @@ ON = 1e-9
 """Two points closer than this, relative to the extent, are the same corner."""
 ABOUT = 1e-4
 """How far two pieces may be apart where they meet, relative to where they do not."""
-
-
-@dataclass
-class Cell:
-    """``value + gradient (x - centre)`` inside the lines ``(a, b, neighbour)``: ``a x + b >= 0``."""
-
-    centre: np.ndarray
-    value: np.ndarray
-    gradient: np.ndarray
-    """(k, 2) within the plane."""
-    error: float
-    """Of the gradient."""
-    lines: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
-    """By the number of the cell behind."""
-    corners: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
-    behind: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
-    """Behind the edge from each corner to the next: the number of a cell, or -1 at the end of the plane."""
-    asked: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-    """Points at which the function agrees, with the answers."""
-    whole: bool = False
-    """Whether the function agrees at every corner."""
-
-    def at(self, x: np.ndarray) -> np.ndarray:
-        return self.value + (x - self.centre) @ self.gradient.T
 
 
 @dataclass
