@@ -36,6 +36,7 @@ def test_hostile_runs_end_without_a_fault(family, monkeypatch):
         pytest.param(30873, 4.0, id="one unit and something affine read as a leak"),
         pytest.param(31011, 4.0, id="large negative answers with noise read as log-probabilities"),
         pytest.param(31833, 8.0, id="a segment without an end"),
+        pytest.param(50666, 6.0, id="a map beyond a ball"),
     ],
 )
 def test_runs_that_once_had_a_fault(seed, time_limit, monkeypatch):

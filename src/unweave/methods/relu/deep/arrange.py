@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
@@ -29,6 +30,8 @@ PLACE = 1e-7
 """A point closer than this to a zero set, relative to the domain, lies on it."""
 SHOWS, SURELY = 0.5, 0.95
 """Share of what a unit's zero set runs through that has to be edges; on a map that is not whole."""
+NARROWER = 40
+"""How often a box is narrowed until it lies within the domain."""
 PLANES = 2
 """Planes that are looked at where there are more than two inputs."""
 MOSTLY = 0.5
@@ -58,10 +61,13 @@ class Arrangement:
         self.features = Known(d)
         points = np.concatenate([domain.sample(200, d, self.rng), domain.edge(600, d, self.rng)])
         self.low, self.high = points.min(axis=0), points.max(axis=0)
-        corners = np.where(self.rng.random((64, d)) < 0.5, self.low, self.high)
-        if not np.all(domain.contains(corners)):  # a ball: the box within it
-            middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2 / np.sqrt(d)
-            self.low, self.high = middle - half, middle + half
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        corners = np.array(list(product((-1.0, 1.0), repeat=d)))
+        for k in range(NARROWER):  # the box itself, or one within a ball
+            if np.all(domain.contains(np.where(corners < 0, self.low, self.high), 0.0)):
+                break
+            reach = 0.97**k / np.sqrt(d) * half
+            self.low, self.high = middle - reach, middle + reach
         self.scale = float(np.max(self.high - self.low))
 
     def draw(self) -> None:
