@@ -7,9 +7,8 @@ boundary is off. Levenberg-Marquardt on columns of length one; no step is kept t
 from __future__ import annotations
 
 import numpy as np
-import scipy.linalg
 
-from unweave.methods.relu.lifted.ridge_normal import gradient_of, normal_matrix
+from unweave.methods.relu.lifted.ridge_normal import gradient_of, normal_matrix, solve_damped
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 ENOUGH = 0.995
@@ -30,15 +29,11 @@ def fit_freely(
         matrix = matrix / scale[:, None] / scale
         before, after = float(np.sum(residual**2)), np.inf
         for _ in range(8):
-            damped = matrix.copy()
-            damped[np.diag_indices(len(damped))] += damping
-            try:
-                factor = scipy.linalg.cho_factor(damped, overwrite_a=True, check_finite=False)
-            except np.linalg.LinAlgError:
+            change = solve_damped(matrix, gradient / scale, damping)
+            if change is None:
                 damping *= 10
                 continue
-            change = scipy.linalg.cho_solve(factor, gradient / scale, check_finite=False) / scale
-            trial = point.at(point.flat() - change)
+            trial = point.at(point.flat() - change / scale)
             values, *bends = trial.forward(x)
             fresh = (values - y) / bars
             after = float(np.sum(fresh**2))

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import scipy.linalg
 
+from unweave.methods.relu.lifted.ridge_normal import solve_damped
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 FAR = 6.0
@@ -49,15 +49,11 @@ def fit_some(
         matrix, gradient = design.T @ design, design.T @ (weights * residual).ravel()
         before, accepted = _cost(residual, limit), False
         for _ in range(6):
-            damped = matrix.copy()
-            damped[np.diag_indices(len(damped))] += damping
-            try:
-                factor = scipy.linalg.cho_factor(damped, overwrite_a=True, check_finite=False)
-            except np.linalg.LinAlgError:
+            change = solve_damped(matrix, gradient, damping)
+            if change is None:
                 damping = max(10 * damping, 1e-9)
                 continue
-            change = scipy.linalg.cho_solve(factor, gradient, check_finite=False) / scale
-            trial = _moved(point, which, change)
+            trial = _moved(point, which, change / scale)
             values, *bends = trial.forward(x)
             fresh = (values - y) / bars[:, None]
             after = _cost(fresh, limit)

@@ -8,6 +8,7 @@ would cost.
 from __future__ import annotations
 
 import numpy as np
+import scipy.linalg
 
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
@@ -64,3 +65,14 @@ def _add(matrix, point: RidgeSum, x, u, z, scale) -> None:
     rows = rows.reshape(count * k, -1)
     rows *= scale.reshape(-1, 1)
     matrix[rest:, rest:] += rows.T @ rows
+
+
+def solve_damped(matrix: np.ndarray, gradient: np.ndarray, damping: float) -> np.ndarray | None:
+    """``(matrix + damping)^-1 gradient``; None where that is not positive definite."""
+    damped = matrix.copy()
+    damped[np.diag_indices(len(damped))] += damping
+    try:
+        factor = scipy.linalg.cho_factor(damped, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    return scipy.linalg.cho_solve(factor, gradient, check_finite=False)
