@@ -20,7 +20,7 @@ from unweave.methods.served import SERVED
 from unweave.methods.skeleton.alpha import fit_alpha
 from unweave.methods.skeleton.places import find_place
 from unweave.methods.skeleton.profiles import CANDIDATES, fit_profile, name_elu
-from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import settle, window_points
 from unweave.models.resolve import resolve
 from unweave.models.torch_module import read_module
@@ -169,16 +169,18 @@ def test_alpha_is_fitted_and_named_within_its_error():
     assert act.split_name(rough.network.activations[0])[1] == pytest.approx(1.2345, abs=0.02)
 
 
-def test_a_quiet_unit_is_found_in_the_rest():
-    truth = as_torch_initialises((5, 6, 5, 1), ["gelu", "gelu"], seed=7)
+@pytest.mark.parametrize("sizes", [(5, 6, 5, 1), (10, 12, 12, 12, 1), (4, 12, 9, 2)])
+def test_a_quiet_unit_is_found_in_the_rest(sizes):
+    """Also where the features are more than the inputs: a gradient then shows a part of the row only."""
+    truth = as_torch_initialises(sizes, ["gelu"] * (len(sizes) - 2), seed=7)
     weights, biases = [w.copy() for w in truth.weights], [b.copy() for b in truth.biases]
-    weights[1][4] = -np.abs(weights[1][4])
+    weights[-2][-1] = -np.abs(weights[-2][-1])
     truth = Network(weights, biases, truth.activations)
-    smaller = [weights[0], weights[1][:4], weights[2][:, :4]]
-    without = Network(smaller, [biases[0], biases[1][:4], biases[2]], truth.activations)
-    grown = add_quiet_unit(Meter(resolve(truth)), without, np.random.default_rng(1))
+    smaller = [*weights[:-2], weights[-2][:-1], weights[-1][:, :-1]]
+    without = Network(smaller, [*biases[:-2], biases[-2][:-1], biases[-1]], truth.activations)
+    grown = add_quiet_units(Meter(resolve(truth)), without, np.random.default_rng(1), sure=True)
     assert grown is not None
-    assert unweave.compare(truth, grown).max_relative_error < 1e-3
+    assert unweave.compare(truth, grown).max_relative_error < 1e-6
 
 
 def test_a_unit_that_is_always_on_far_out_is_found():

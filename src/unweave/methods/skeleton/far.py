@@ -131,9 +131,11 @@ def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
     finding = describe(inquiry, found)
     if finding.network is None or finding.network.is_open:
         return finding
-    entries = _unseen_entries(finding.network, inquiry.meter.transcript()[0])
+    x = inquiry.meter.transcript()[0]
+    entries, steady = _unseen_entries(finding.network, x), _count_steady(finding.network, x)
     kept = tuple(text for text in finding.undetermined if "never shows" not in text)
-    return replace(finding, undetermined=kept, details={**finding.details, "open_entries": entries})
+    details = {**finding.details, "open_entries": entries, "always_on": steady}
+    return replace(finding, undetermined=kept, details=details)
 
 
 def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, int], ...]:
@@ -146,6 +148,13 @@ def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, i
             found += [(layer, int(u), int(i)) for u, i in np.argwhere(active.T @ below < FEW)]
         h, below = np.maximum(z, 0.0), active
     return tuple(found)
+
+
+def _count_steady(skeleton: Network, x: np.ndarray) -> int:
+    """How many units at the end of the last hidden layer are on at every point: they stand for a linear rest."""
+    names = [*skeleton.hidden_activations[:-1], "identity"]
+    on = np.all(Network(skeleton.weights[:-1], skeleton.biases[:-1], names)(x) > 0, axis=0)
+    return len(on) if on.all() else int(np.argmin(on[::-1]))
 
 
 def _through_the_origin(finding: Finding) -> Finding:

@@ -26,7 +26,7 @@ from unweave.methods.skeleton.assemble import Assembled, assemble, say_unknown, 
 from unweave.methods.skeleton.far import MOST_SECONDS, NUM_ATTEMPTS, Scales, find_first_layer, find_skeleton
 from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
-from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
 from unweave.methods.skeleton.steady import orient_with_rest, split_rest
 from unweave.probes.growth import Growth
@@ -99,11 +99,14 @@ class Skeleton:
             "open_entries", ()
         )  # single weights that never show far out show nearer, ...
         nearer = problem.precision.kind == "float32"  # ... and those that rough answers leave open
-        if far.undetermined and attempt == 0 and not nearer:  # a unit that is rarely on, or rarely off
+        steady = far.details.get("always_on", 0)
+        if (
+            far.undetermined and not steady and attempt == 0 and not nearer
+        ):  # a unit is rarely on, or rarely off
             return Finding(None, reason=f"the far skeleton leaves open: {far.undetermined[0]}")
         skeleton, rest = far.network, None
-        if far.details.get("always_on"):
-            skeleton, rest = split_rest(skeleton, far.details["always_on"])
+        if steady:
+            skeleton, rest = split_rest(skeleton, steady)
         found, network, level = self._read(meter, problem, skeleton, rest, attempt, entries)
         if network is None:
             return Finding(None, reason=found.reason, alternatives=found.misfits, conclusive=found.conclusive)
@@ -201,7 +204,7 @@ class Skeleton:
         for number in range(NUM_QUIET + 1):
             steps = MANY_STEPS if entries else FEW_STEPS
             settled = settle(network, x, y, precision.noise, precision.unit, max_steps=steps, free=entries)
-            network, level = settled.network, settled.level
+            told, network, level = network, settled.network, settled.level
             if (
                 has_alpha(network)
                 and (single or level > SETTLED)
@@ -212,6 +215,12 @@ class Skeleton:
                 if reached < level:
                     network, level = fitted, reached
             rough = level > explained
+            if rough and number < NUM_QUIET and not single:
+                # what windows tell is exact: the rest may show the one unit that has none
+                grown = add_quiet_units(meter, told, rng, sure=True)
+                if grown is not None:
+                    network = grown
+                    continue
             enough = SETTLED if network.num_parameters > SMALL else 0.0
             if (
                 level > enough
@@ -227,7 +236,7 @@ class Skeleton:
                 network = self._sharpen(meter, network, x, y, problem, rng, level)
             if level <= explained or number == NUM_QUIET or attempt == 0:
                 break
-            grown = add_quiet_unit(meter, network, rng)
+            grown = add_quiet_units(meter, network, rng)
             if grown is None:
                 break
             network = grown

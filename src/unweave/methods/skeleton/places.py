@@ -38,7 +38,7 @@ def find_place(
         square = np.maximum(np.einsum("nd,nd->n", slope, slope), 1e-300)
         step = (arguments[layer][:, unit] / square)[:, None] * slope
         length = np.linalg.norm(step, axis=1, keepdims=True)
-        x = x - step * np.minimum(1.0, 3 * radius / np.maximum(length, 1e-300))
+        x = x - step * (3 * radius / np.maximum(length, 3 * radius))
     arguments = _arguments(skeleton, x)
     slope = _slope(skeleton, arguments, layer, unit)
     size = np.linalg.norm(slope, axis=1)

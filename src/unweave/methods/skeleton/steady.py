@@ -14,13 +14,15 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.methods.skeleton.quiet import add_quiet_unit
+from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import settle, window_points
 
 FAR_ENOUGH = (1e4, 1e6)
 """Radii at which a unit that is always on far out has nothing left to show."""
 SLACK = 0.3
 """How far from 1 or -1 the weight of a side may be."""
+MOST_QUIET = 2
+"""Units that show near the origin alone: the steady one, and one that is never on far out."""
 ACCURACY = 1e-5
 """Relative size of a second steady unit's share from which on there is more than one."""
 
@@ -30,7 +32,11 @@ def split_rest(skeleton: Network, count: int) -> tuple[Network, np.ndarray]:
     rows, out = skeleton.weights[-2][-count:], skeleton.weights[-1][:, -count:]
     weights = [*skeleton.weights[:-2], skeleton.weights[-2][:-count], skeleton.weights[-1][:, :-count]]
     biases = [*skeleton.biases[:-2], skeleton.biases[-2][:-count], skeleton.biases[-1]]
-    return Network(weights, biases, skeleton.activations), out @ np.maximum(rows, 0.0)
+    # of a pair of opposite rows each carries its positive part
+    carried = np.where(
+        np.any(np.all(np.isclose(rows[:, None], -rows[None]), axis=2), axis=1)[:, None], rows.clip(0), rows
+    )
+    return Network(weights, biases, skeleton.activations), out @ carried
 
 
 def orient_with_rest(
@@ -50,27 +56,31 @@ def orient_with_rest(
         x = window_points(network, 5, FAR_ENOUGH, rng)
         y = meter.ask(x)
     paired = settle(Network(weights, biases, network.activations), x, y, precision.noise, precision.unit)
-    grown = add_quiet_unit(meter, paired.network, rng)
+    grown = add_quiet_units(meter, paired.network, rng, MOST_QUIET)
     if grown is None:
         return None
-    units = np.append(np.arange(num_known), grown.hidden[-1] - 1)
+    num_quiet = grown.hidden[-1] - paired.network.hidden[-1]
+    units = np.append(np.arange(num_known), np.arange(grown.hidden[-1] - num_quiet, grown.hidden[-1]))
     rows, offsets, out = grown.weights[-2][units], grown.biases[-2][units], grown.weights[-1][:, units]
     vectors = (out.T[:, :, None] * rows[:, None, :] / 2).reshape(len(units), -1)
     linear = vectors.sum(axis=0) + rest.ravel()
-    # the quiet unit is known roughly; the sides of the others need one digit of it only
-    sides = np.linalg.lstsq(vectors.T, linear, rcond=None)[0][:-1]
-    if np.any(np.abs(np.abs(sides) - 1) > SLACK):
+    # quiet units are known roughly; the sides need one digit of them only
+    sides = np.linalg.lstsq(vectors.T, linear, rcond=None)[0]
+    if np.any(np.abs(np.abs(sides[:num_known]) - 1) > SLACK):
         return None
     sides = np.where(sides < 0, -1.0, 1.0)
-    known = slice(0, num_known)
+    steady = len(units) - 1 if num_quiet == 1 else num_known + int(np.argmin(sides[num_known:]))
+    sides[num_known:] = 1.0
+    others = np.delete(np.arange(len(units)), steady)
     # with their sides right, what is left of the linear rest is the steady unit's, exactly
-    left = rest + (out[:, known] * (sides < 0)) @ rows[known]
+    turned = sides[others] < 0
+    left = rest + (out[:, others] * turned) @ rows[others]
     u, sizes, vt = np.linalg.svd(left, full_matrices=False)
     if np.any(sizes[1:] > ACCURACY * sizes[0]):
         return None
-    length = np.linalg.norm(rows[-1]) * (-1.0 if vt[0] @ rows[-1] > 0 else 1.0)
-    weights = [*grown.weights[:-2], np.vstack([sides[:, None] * rows[known], length * vt[0]])]
-    weights.append(np.column_stack([out[:, known], u[:, 0] * sizes[0] / length]))
-    shift = out[:, known] @ np.where(sides < 0, offsets[known], 0.0) + out[:, -1] * offsets[-1]
-    biases = [*grown.biases[:-2], np.append(sides * offsets[known], -offsets[-1]), grown.biases[-1] + shift]
-    return Network(weights, biases, grown.activations)
+    length = np.linalg.norm(rows[steady]) * (-1.0 if vt[0] @ rows[steady] > 0 else 1.0)
+    weights = [*grown.weights[:-2], np.vstack([sides[others][:, None] * rows[others], length * vt[0]])]
+    weights.append(np.column_stack([out[:, others], u[:, 0] * sizes[0] / length]))
+    shift = out[:, others] @ np.where(turned, offsets[others], 0.0) + out[:, steady] * offsets[steady]
+    own = np.append(sides[others] * offsets[others], -offsets[steady])
+    return Network(weights, [*grown.biases[:-2], own, grown.biases[-1] + shift], grown.activations)
