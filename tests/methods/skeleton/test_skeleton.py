@@ -169,16 +169,18 @@ def test_alpha_is_fitted_and_named_within_its_error():
     assert act.split_name(rough.network.activations[0])[1] == pytest.approx(1.2345, abs=0.02)
 
 
-@pytest.mark.parametrize("sizes", [(5, 6, 5, 1), (10, 12, 12, 12, 1), (4, 12, 9, 2)])
-def test_a_quiet_unit_is_found_in_the_rest(sizes):
+@pytest.mark.parametrize(
+    ("sizes", "num"), [((5, 6, 5, 1), 1), ((10, 12, 12, 12, 1), 1), ((4, 12, 9, 2), 1), ((10, 12, 12, 1), 2)]
+)
+def test_quiet_units_are_found_in_the_rest(sizes, num):
     """Also where the features are more than the inputs: a gradient then shows a part of the row only."""
     truth = as_torch_initialises(sizes, ["gelu"] * (len(sizes) - 2), seed=7)
     weights, biases = [w.copy() for w in truth.weights], [b.copy() for b in truth.biases]
-    weights[-2][-1] = -np.abs(weights[-2][-1])
+    weights[-2][-num:] = -np.abs(weights[-2][-num:])
     truth = Network(weights, biases, truth.activations)
-    smaller = [*weights[:-2], weights[-2][:-1], weights[-1][:, :-1]]
-    without = Network(smaller, [*biases[:-2], biases[-2][:-1], biases[-1]], truth.activations)
-    grown = add_quiet_units(Meter(resolve(truth)), without, np.random.default_rng(1), sure=True)
+    smaller = [*weights[:-2], weights[-2][:-num], weights[-1][:, :-num]]
+    without = Network(smaller, [*biases[:-2], biases[-2][:-num], biases[-1]], truth.activations)
+    grown = add_quiet_units(Meter(resolve(truth)), without, np.random.default_rng(1), num, sure=True)
     assert grown is not None
     assert unweave.compare(truth, grown).max_relative_error < 1e-6
 

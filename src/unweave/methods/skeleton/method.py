@@ -160,7 +160,7 @@ class Skeleton:
         for number in range(MOST_RIVALS):
             if number >= len(chosen):
                 break
-            rng = problem.rng("windows")
+            rng, steady = problem.rng("windows"), 0
             with meter.stage("windows"):
                 read = assemble(
                     meter, skeleton, problem, Scales.of(problem.precision).profile, rng, chosen[number]
@@ -175,8 +175,9 @@ class Skeleton:
                 oriented = orient_with_rest(
                     meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
                 )
-                network = network if oriented is None else oriented
-            network, reached = self._settle(meter, problem, network, attempt, rng, entries)
+                network, steady = (network, 0) if oriented is None else (oriented, 1)
+            # a steady unit is known roughly: every parameter is fitted again, as in a later attempt
+            network, reached = self._settle(meter, problem, network, max(attempt, steady), rng, entries)
             if best is None or reached < level:
                 best, level = network, reached
             if level <= _explained(problem):

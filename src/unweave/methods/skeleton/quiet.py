@@ -3,8 +3,8 @@
 The argument of such a unit keeps one sign far out, so it has no kink there and its window lies where all units bend.
 With the layers below known, the rest of the answers is a sum of units ``c phi(v . h + b)`` in known features h, and a
 linear function of h where a unit is active far out: a small fit from several starts, the output weights projected out.
-The first start is not drawn but computed: the gradient of a single unit's output is a multiple of J' v wherever it is
-taken, J the Jacobian of the features, so a few gradients give v by linear algebra.
+The first start is not drawn but computed: gradients of the rest are J' V c with J the Jacobian of the features and V
+the rows of these units, so a few of them give the span of the rows, inside which the fit is one of few parameters.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.algebra.common_span import common_span
 from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 
 NUM_STARTS, NUM_STEPS = 24, 60
+NUM_INSIDE = 300
+"""Starts inside the span of the rows, where a fit takes few parameters."""
 ENOUGH = 1e-4
 """A fit that leaves this fraction of the rest is in the basin."""
 STEP = 1e-3
 """Half the distance of answers that a gradient is read from."""
+MOSTLY = 1e-3
+"""A fit that leaves less than this share of the rest's square needs no further unit: what is known is not exact, either."""
 SOME = 0.5
 """A fit that leaves more than this share of the rest's square explains nothing."""
 
@@ -35,11 +40,12 @@ def add_quiet_units(
     where that is not much.
     """
     rest = _Rest.ask(meter, network, most, rng)
+    seen = rest.gradients(meter, most, rng)
     single = None
     for count in range(1, most + 1):
-        best = rest.fit(count, meter, rng)
+        best = rest.fit(count, None if seen is None else common_span(*seen, count, rng).basis, rng)
         single = best if single is None else single
-        if rest.share(best) < ENOUGH**2:
+        if rest.share(best) < (ENOUGH**2 if sure else MOSTLY):
             return _joined(network, best)
     return None if sure or single is None or rest.share(single) > SOME else _joined(network, single)
 
@@ -72,15 +78,51 @@ class _Rest:
         """Of the rest's square, what units leave."""
         return units.cost / max(float(np.sum((self.values - self.values.mean(axis=0)) ** 2)), 1e-300)
 
-    def fit(self, count: int, meter: Meter, rng: np.random.Generator) -> _Units:
-        """The best of several fits of ``count`` units, the first that is in the basin."""
-        name, design = self.network.activations[-2], _with_ones(self.features(self.x))
-        size = float(np.sqrt(np.mean(self.network.weights[-2] ** 2)))
-        starts = self._computed_starts(meter, size, rng) if count == 1 else []
+    def fit(self, count: int, span: np.ndarray | None, rng: np.random.Generator) -> _Units:
+        """The best of several fits of ``count`` units, the first that is in the basin.
+
+        ``span``: directions that their rows lie in, for a first start.
+        """
+        features, starts = self.features(self.x), []
+        if span is not None:
+            inside = self._best(features @ span, self._draw_where_it_counts(count, features @ span, rng))
+            starts.append(np.hstack([inside.rows[:, :-1] @ span.T, inside.rows[:, -1:]]))
+        if span is None or count == 1:
+            starts += self._draw(count, rng)
+        return self._best(features, starts)
+
+    def _draw(self, count: int, rng: np.random.Generator) -> list[np.ndarray]:
+        """Random rows and biases of ``count`` units, most of them off at most points."""
+        width, size = (
+            self.network.weights[-2].shape[1],
+            float(np.sqrt(np.mean(self.network.weights[-2] ** 2))),
+        )
+        starts = []
         for start in range(NUM_STARTS):
-            rows = size * rng.standard_normal((count, design.shape[1]))
+            rows = size * rng.standard_normal((count, width + 1))
             rows[:, :-1] -= np.abs(rows.mean(axis=1, keepdims=True)) + 0.3 * size * (start % 4)
             starts.append(rows)
+        return starts
+
+    def _draw_where_it_counts(
+        self, count: int, inside: np.ndarray, rng: np.random.Generator
+    ) -> list[np.ndarray]:
+        """Random units in a few directions, bent where most is left over."""
+        strong = inside[np.argsort(-np.linalg.norm(self.values, axis=1))[: len(inside) // 4]]
+        centre, spread = strong.mean(axis=0), strong.std(axis=0) + 1e-300
+        starts = []
+        for _ in range(NUM_INSIDE):
+            rows = (
+                rng.standard_normal((count, inside.shape[1]))
+                * np.exp(rng.uniform(-1, 1, (count, 1)))
+                / spread
+            )
+            biases = rng.uniform(-3, 1, count) - rows @ centre
+            starts.append(np.column_stack([rows, biases]))
+        return starts
+
+    def _best(self, features: np.ndarray, starts: list[np.ndarray]) -> _Units:
+        name, design = self.network.activations[-2], np.hstack([features, np.ones((len(features), 1))])
         best = None
         for rows in starts:
             found = _descend(_Units(name, design, self.values, rows))
@@ -90,39 +132,30 @@ class _Rest:
         assert best is not None
         return best
 
-    def _computed_starts(self, meter: Meter, size: float, rng: np.random.Generator) -> list[np.ndarray]:
-        """Rows along the one direction that gradients of the rest have in common, with several lengths and biases."""
-        width = self.network.weights[-2].shape[1]
-        d = min(self.x.shape[1], width)
-        if d < 2:
-            return []
-        num_places = 2 + 2 * width // (d - 1)
-        weight = np.linalg.norm(self.values, axis=1)
-        places = self.x[np.argsort(-weight)[:num_places]]
-        along = np.linalg.qr(rng.standard_normal((self.x.shape[1], d)))[0].T
-        x = (places[:, None, None] + STEP * np.array([1.0, -1.0])[:, None] * along[:, None]).reshape(
-            -1, self.x.shape[1]
-        )
+    def gradients(
+        self, meter: Meter, most: int, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """Jacobians of the features (m, directions, features) and slopes of the rest (m, directions).
+
+        At the points where most is left over; None where a gradient says nothing.
+        """
+        num_inputs, width = self.x.shape[1], self.network.weights[-2].shape[1]
+        d = min(num_inputs, width)
+        if d <= most:
+            return None
+        num_places = min(2 + 2 * width * most // (d - most), len(self.x))
+        places = self.x[np.argsort(-np.linalg.norm(self.values, axis=1))[:num_places]]
+        along = np.linalg.qr(rng.standard_normal((num_inputs, d)))[0].T
+        ends = STEP * np.array([1.0, -1.0])[:, None] * along[:, None]
+        x = (places[:, None, None] + ends).reshape(-1, num_inputs)
         with meter.stage("quiet units"):
             values = meter.ask(x) - self.network(x)
-        strongest = int(np.argmax(np.linalg.norm(self.values, axis=0)))
         slopes, jacobians = (
-            np.subtract(*np.moveaxis(v.reshape(len(places), d, 2, -1), 2, 0)) / (2 * STEP)
-            for v in (values[:, [strongest]], self.features(x))
+            np.subtract(*np.moveaxis(v.reshape(num_places, d, 2, -1), 2, 0)) / (2 * STEP)
+            for v in (values, self.features(x))
         )
-        length = np.linalg.norm(slopes[:, :, 0], axis=1) + 1e-300
-        system = np.zeros((len(places), d, width + len(places)))
-        system[:, :, :width] = jacobians
-        for place in range(len(places)):
-            system[place, :, width + place] = -slopes[place, :, 0] / length[place]
-        row = np.linalg.svd(system.reshape(-1, width + len(places)))[2][-1, :width]
-        row *= size * np.sqrt(width) / max(float(np.linalg.norm(row)), 1e-300)
-        at = self.features(places[:1]) @ row
-        return [np.append(f * row, b - f * at)[None] for f in (1.0, -1.0) for b in (-0.5, -2.0, 1.0)]
-
-
-def _with_ones(features: np.ndarray) -> np.ndarray:
-    return np.hstack([features, np.ones((len(features), 1))])
+        slopes = np.moveaxis(slopes, 2, 0)
+        return np.concatenate([jacobians] * len(slopes)), np.concatenate(list(slopes))
 
 
 def _joined(network: Network, more: _Units) -> Network:
@@ -155,7 +188,7 @@ class _Units:
         jacobian = flat.reshape(-1, self.rows.size)
         gram = jacobian.T @ jacobian
         gram[np.diag_indices_from(gram)] += damping * (np.diag(gram) + 1e-12 * np.trace(gram)) + 1e-300
-        move = -np.linalg.solve(gram, jacobian.T @ self._residual.ravel())
+        move = -np.linalg.lstsq(gram, jacobian.T @ self._residual.ravel(), rcond=None)[0]
         return _Units(self._name, self._design, self._rest, self.rows + move.reshape(self.rows.shape))
 
 
