@@ -28,8 +28,9 @@ from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, fi
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
 from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.sharpen import sharpen_layers
 from unweave.methods.relu.deep.steady import settle_steady
-from unweave.methods.relu.deep.top import Top, fit_top
+from unweave.methods.relu.deep.top import Top, count_wrong, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
 MAX_REPAIRS = 4
@@ -99,12 +100,16 @@ def recover(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
             if top.is_output:
+                fine, top = sharpen_layers(pool, known, top)
+                for number in range(known.depth):
+                    met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
+                known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
-            if best.top is None or top.share_wrong <= best.top.share_wrong:
+            if best.top is None or top.wrong.sum() <= num_wrong(pool, best):
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
@@ -118,6 +123,14 @@ def recover(
                 known = known.first(below)
                 met[_key(known)] = known, [*met[_key(known)][1], unit]
                 continue
+            if top.wrong.any():  # nothing below is seen to be missing
+                known, top, opened[known.depth] = _finish(
+                    pool, known, top, None, opened[known.depth], say, lenient=True
+                )
+                if top.wrong.sum() <= num_wrong(pool, best):
+                    best = Recovered(known, top, _flat_entries(opened, known.depth))
+                    if keep is not None:
+                        keep.append(best)
             known = known.first(known.depth - 1)
             if not top.wrong.any():
                 # units that no kink carries: lines across their borders, and the layer again
@@ -157,6 +170,12 @@ def recover(
     return best
 
 
+def num_wrong(pool: Pool, found: Recovered) -> int:
+    """How many of all answers that there are now a network contradicts."""
+    assert found.top is not None
+    return count_wrong(pool, found.known, found.top.coefficients)
+
+
 def _key(known: Known) -> tuple[int, ...]:
     """The same for the same layers: what was found on top of them is found again at once."""
     return tuple(id(w) for w in known.weights)
@@ -184,6 +203,7 @@ def _finish(
     open_entries: tuple[tuple[int, int], ...],
     say,
     max_rounds: int = 3,
+    lenient: bool = False,
 ) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
     """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
     domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
@@ -198,7 +218,9 @@ def _finish(
             fresh.append(suspects)
         pool.inquiry.meter.ask(np.concatenate(fresh))
         before = known.width
-        known, top, open_entries = add_missing_units(pool, known, fit_top(pool, known), open_entries)
+        known, top, open_entries = add_missing_units(
+            pool, known, fit_top(pool, known), open_entries, lenient=lenient
+        )
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
         if top.wrong.any():
             break
