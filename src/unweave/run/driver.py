@@ -302,14 +302,27 @@ def _failure(method: Method, error: Exception) -> str:
 
 
 def _better(earlier: Identification, later: Identification) -> Identification:
-    """The one that reached more. Of two that found nothing the later: what sent the model on to it is history."""
+    """The one that reached more, or fails fewer checks.
+
+    Of two that found nothing the later: what sent the model on to it is history.
+    """
     gained = later.outcome.rank - earlier.outcome.rank
+    if not gained and earlier.network is not None and later.network is not None:
+        gained = _num_failed(earlier) - _num_failed(later)
     nothing = earlier.network is None and later.network is None
     better = later if gained > 0 or (gained == 0 and nothing) else earlier
     copies = [r.details["surrogate"] for r in (earlier, later) if "surrogate" in r.details]
     if better.network is not None or not copies:
         return better
     return replace(better, details={**better.details, "surrogate": min(copies, key=lambda c: c["error"])})
+
+
+def _num_failed(found: Identification) -> int:
+    """How many checks of its certificate a network does not pass."""
+    certificate = found.certificate
+    if certificate is None or found.network is None or found.network.is_open:
+        return 100
+    return int(not certificate.points_agree) + sum(not check.passed for check in certificate.checks)
 
 
 def _nothing(reason: str, side: Side) -> Identification:

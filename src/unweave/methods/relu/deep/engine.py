@@ -19,8 +19,8 @@ from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
     extreme_points,
     near_lines,
+    novel_points,
     random_lines,
-    spread_points,
 )
 from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
@@ -206,10 +206,10 @@ def _finish(
     lenient: bool = False,
 ) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
     """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
-    domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
+    domain, rng = pool.inquiry.meter.domain, pool.rng
     for _ in range(max_rounds):
         num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
-        fresh = [spread_points(domain, num_fresh, d, rng)]
+        fresh = [novel_points(domain, num_fresh, known, pool.inquiry.meter.transcript()[0], rng)]
         fresh += [
             extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)
             for l in range(1, known.depth)

@@ -35,10 +35,8 @@ EFFECT = 1e-7
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
 
-MOST_PATTERNS = 1000
-"""Patterns of a layer and those above it, with one feature on, in which its weights are looked for."""
-RANK = 1e-10
-"""Singular values of these below this share of the largest are zero."""
+RANK = 1e-12
+"""Shares of squares that answers have to show of a combination of weights: rounding leaves 1e-15."""
 
 FEW_INPUTS = 8
 """Inputs up to which bounded domains are searched without sides."""
@@ -197,12 +195,12 @@ def name_sums(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
         slopes = derivatives(known, network.weights[-1], layer, x[first])
         for feature in range(z[layer - 1].shape[1]):
             patterns = np.unique(number.ravel()[z[layer - 1][:, feature] > 0])
-            a = slopes[patterns[:MOST_PATTERNS]].reshape(-1, slopes.shape[2])
+            a = slopes[patterns].reshape(-1, slopes.shape[2])
             size = np.linalg.norm(a, axis=0)
             told = np.flatnonzero(size > 0)
-            _, s, vt = np.linalg.svd(a[:, told] / size[told], full_matrices=False)
-            space = vt[s > RANK * np.max(s, initial=0.0)]
-            alone = np.sum(space**2, axis=0) > 1 - 1e-6
+            a = a[:, told] / size[told]
+            s, space = np.linalg.eigh(a.T @ a)
+            alone = np.sum(space[:, s > RANK] ** 2, axis=1) > 1 - 1e-6
             out += [
                 f"layer {layer + 1}, unit {unit}: its weight from unit {feature} below never shows"
                 for unit in np.setdiff1d(np.arange(len(size)), told[alone])
