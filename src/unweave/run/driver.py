@@ -147,6 +147,8 @@ class _Progress:
     troubles: list[str] = field(default_factory=list)
     students: list[Network] = field(default_factory=list)
     """What methods without a network ended with, as the answers are read now."""
+    settled: bool = False
+    """Whether there is a network that is confirmed, of which nothing can tell more."""
 
 
 def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
@@ -171,6 +173,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
             attempt = _attempt(side, choice, wishes, ranking, suspects)
             progress.best = _better(best, attempt.found)
         progress.troubles += [attempt.trouble] if attempt.trouble else []
+        progress.settled = attempt.conclusive and attempt.found.network is not None
         if attempt.conclusive or _is_over(side, wishes, progress):
             break
 
@@ -178,7 +181,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
 def _is_over(side: Side, wishes: Wishes, progress: _Progress) -> bool:
     """Whether nothing more need or can be tried."""
     best = progress.best
-    if (best is not None and best.identified) or side.ledger.left == 0:
+    if (best is not None and best.identified) or progress.settled or side.ledger.left == 0:
         return True
     if wishes.deadline.passed and best is not None:
         if MORE_TIME not in best.reason:

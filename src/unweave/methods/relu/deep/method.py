@@ -162,7 +162,7 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
         else ""
     )
     names = *name_entries(found, kept), *name_sums(inquiry, network), *name_steady(inquiry, network)
-    return Finding(network, reason=wrong, undetermined=tuple(dict.fromkeys(names)))
+    return Finding(network, reason=wrong, undetermined=tuple(dict.fromkeys(names)), conclusive=not wrong)
 
 
 def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
