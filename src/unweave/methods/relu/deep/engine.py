@@ -113,7 +113,6 @@ def recover(
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
-            weak = weak_units(known, found)
             rare = find_rare_unit(pool, known, top, borders) if num_repairs < MAX_REPAIRS else None
             if rare is not None and rare[0] < known.depth - 1:
                 below, unit = rare
@@ -131,10 +130,11 @@ def recover(
                     best = Recovered(known, top, _flat_entries(opened, known.depth))
                     if keep is not None:
                         keep.append(best)
-            known = known.first(known.depth - 1)
+            whole, known = known, known.first(known.depth - 1)
             if not top.wrong.any():
                 # units that no kink carries: lines across their borders, and the layer again
-                if not len(weak) or num_again or not cross_weak_units(pool, best.known, weak):
+                weak = weak_units(whole, found)
+                if not len(weak) or num_again or not cross_weak_units(pool, whole, weak):
                     return best
                 num_again += 1
                 continue
