@@ -147,6 +147,8 @@ class _Progress:
     troubles: list[str] = field(default_factory=list)
     students: list[Network] = field(default_factory=list)
     """What methods without a network ended with, as the answers are read now."""
+    settled: bool = False
+    """Whether there is a network that is confirmed, of which nothing can tell more."""
 
 
 def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
@@ -171,6 +173,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
             attempt = _attempt(side, choice, wishes, ranking, suspects)
             progress.best = _better(best, attempt.found)
         progress.troubles += [attempt.trouble] if attempt.trouble else []
+        progress.settled = attempt.conclusive and attempt.found.network is not None
         if attempt.conclusive or _is_over(side, wishes, progress):
             break
 
@@ -178,7 +181,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
 def _is_over(side: Side, wishes: Wishes, progress: _Progress) -> bool:
     """Whether nothing more need or can be tried."""
     best = progress.best
-    if (best is not None and best.identified) or side.ledger.left == 0:
+    if (best is not None and best.identified) or progress.settled or side.ledger.left == 0:
         return True
     if wishes.deadline.passed and best is not None:
         if MORE_TIME not in best.reason:
@@ -302,14 +305,27 @@ def _failure(method: Method, error: Exception) -> str:
 
 
 def _better(earlier: Identification, later: Identification) -> Identification:
-    """The one that reached more. Of two that found nothing the later: what sent the model on to it is history."""
+    """The one that reached more, or fails fewer checks.
+
+    Of two that found nothing the later: what sent the model on to it is history.
+    """
     gained = later.outcome.rank - earlier.outcome.rank
+    if not gained and earlier.network is not None and later.network is not None:
+        gained = _num_failed(earlier) - _num_failed(later)
     nothing = earlier.network is None and later.network is None
     better = later if gained > 0 or (gained == 0 and nothing) else earlier
     copies = [r.details["surrogate"] for r in (earlier, later) if "surrogate" in r.details]
     if better.network is not None or not copies:
         return better
     return replace(better, details={**better.details, "surrogate": min(copies, key=lambda c: c["error"])})
+
+
+def _num_failed(found: Identification) -> int:
+    """How many checks of its certificate a network does not pass."""
+    certificate = found.certificate
+    if certificate is None or found.network is None or found.network.is_open:
+        return 100
+    return int(not certificate.points_agree) + sum(not check.passed for check in certificate.checks)
 
 
 def _nothing(reason: str, side: Side) -> Identification:

@@ -11,9 +11,10 @@ from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
-from unweave.methods.relu.deep.method import cover_weights, drop_idle_units
+from unweave.methods.relu.deep.method import drop_idle_units
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.sharpen import cover_weights
 from unweave.methods.relu.deep.steady import carriers, settle_steady
 from unweave.methods.relu.deep.top import fit_top
 from unweave.methods.relu.deep.view import LayerView

@@ -19,8 +19,8 @@ from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
     extreme_points,
     near_lines,
+    novel_points,
     random_lines,
-    spread_points,
 )
 from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
@@ -28,8 +28,9 @@ from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, fi
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
 from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.sharpen import sharpen_layers
 from unweave.methods.relu.deep.steady import settle_steady
-from unweave.methods.relu.deep.top import Top, fit_top
+from unweave.methods.relu.deep.top import Top, count_wrong, fit_top
 from unweave.methods.relu.deep.view import LayerView
 
 MAX_REPAIRS = 4
@@ -99,16 +100,19 @@ def recover(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
             if top.is_output:
+                fine, top = sharpen_layers(pool, known, top)
+                for number in range(known.depth):
+                    met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
+                known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
-            if best.top is None or top.share_wrong <= best.top.share_wrong:
+            if best.top is None or top.wrong.sum() <= num_wrong(pool, best):
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
-            weak = weak_units(known, found)
             rare = find_rare_unit(pool, known, top, borders) if num_repairs < MAX_REPAIRS else None
             if rare is not None and rare[0] < known.depth - 1:
                 below, unit = rare
@@ -118,10 +122,19 @@ def recover(
                 known = known.first(below)
                 met[_key(known)] = known, [*met[_key(known)][1], unit]
                 continue
-            known = known.first(known.depth - 1)
+            if top.wrong.any():  # nothing below is seen to be missing
+                known, top, opened[known.depth] = _finish(
+                    pool, known, top, None, opened[known.depth], say, lenient=True
+                )
+                if top.wrong.sum() <= num_wrong(pool, best):
+                    best = Recovered(known, top, _flat_entries(opened, known.depth))
+                    if keep is not None:
+                        keep.append(best)
+            whole, known = known, known.first(known.depth - 1)
             if not top.wrong.any():
                 # units that no kink carries: lines across their borders, and the layer again
-                if not len(weak) or num_again or not cross_weak_units(pool, best.known, weak):
+                weak = weak_units(whole, found)
+                if not len(weak) or num_again or not cross_weak_units(pool, whole, weak):
                     return best
                 num_again += 1
                 continue
@@ -157,6 +170,12 @@ def recover(
     return best
 
 
+def num_wrong(pool: Pool, found: Recovered) -> int:
+    """How many of all answers that there are now a network contradicts."""
+    assert found.top is not None
+    return count_wrong(pool, found.known, found.top.coefficients)
+
+
 def _key(known: Known) -> tuple[int, ...]:
     """The same for the same layers: what was found on top of them is found again at once."""
     return tuple(id(w) for w in known.weights)
@@ -184,12 +203,13 @@ def _finish(
     open_entries: tuple[tuple[int, int], ...],
     say,
     max_rounds: int = 3,
+    lenient: bool = False,
 ) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
     """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
-    domain, rng, d = pool.inquiry.meter.domain, pool.rng, pool.input_size
+    domain, rng = pool.inquiry.meter.domain, pool.rng
     for _ in range(max_rounds):
         num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
-        fresh = [spread_points(domain, num_fresh, d, rng)]
+        fresh = [novel_points(domain, num_fresh, known, pool.inquiry.meter.transcript()[0], rng)]
         fresh += [
             extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)
             for l in range(1, known.depth)
@@ -198,7 +218,9 @@ def _finish(
             fresh.append(suspects)
         pool.inquiry.meter.ask(np.concatenate(fresh))
         before = known.width
-        known, top, open_entries = add_missing_units(pool, known, fit_top(pool, known), open_entries)
+        known, top, open_entries = add_missing_units(
+            pool, known, fit_top(pool, known), open_entries, lenient=lenient
+        )
         say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
         if top.wrong.any():
             break

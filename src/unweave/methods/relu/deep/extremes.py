@@ -9,6 +9,8 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.probes.lines import Lines, draw_lines, line_through
 
+PLENTY = 20
+"""Points that are drawn for one that is taken."""
 NEAREST = 1e-6
 """Points closer than this, relative to their size, are no ends of a segment."""
 
@@ -20,6 +22,20 @@ def spread_points(
     if is_bounded(domain, d):
         return domain.sample(num, d, rng)
     return rng.standard_normal((num, d)) * np.exp(spread * rng.standard_normal((num, 1)))
+
+
+def novel_points(
+    domain: Domain, num: int, known: Known, asked: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Of many spread points those at which the last two layers stand as at none that was asked; else any."""
+    x = spread_points(domain, PLENTY * num, known.input_size, rng)
+    old, new = (np.packbits(np.hstack([z > 0 for z in known.arguments(p)[-2:]]), axis=1) for p in (asked, x))
+    _, first, number = np.unique(np.vstack([old, new]), axis=0, return_index=True, return_inverse=True)
+    novel = first[number.ravel()[len(old) :]] >= len(old)
+    alike = np.flatnonzero(first >= len(old))
+    chosen = first[rng.permutation(alike)[:num]] - len(old)
+    rest = np.flatnonzero(~novel)[: num - len(chosen)]
+    return x[np.concatenate([chosen, rest])]
 
 
 def is_bounded(domain: Domain, d: int) -> bool:

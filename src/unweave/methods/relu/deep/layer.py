@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from unweave.methods.relu.deep.borders import ask_borders
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.extremes import border_lines, extreme_lines, random_lines
@@ -140,7 +141,7 @@ def _try_last(
         if top.wrong.any() and not last.seen.all() and not last.leak:
             rows, seen = entries_from_answers(pool, known, last.rows, last.seen)
             other = _close_last(view, last, rows, seen, say)
-            if other[1].share_wrong < top.share_wrong:
+            if other[1].wrong.sum() < top.wrong.sum():
                 layer, top = other
         if top.is_output:
             return layer, None
@@ -156,7 +157,14 @@ def _close_last(
     whole = known.extended(layer.rows, layer.leak)
     top = fit_top(pool, whole)
     say(f"  as the last: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
-    if top.wrong.any() and top.median_miss < LAST:
+    if layer.open_entries and top.median_miss < LAST:
+        whole, opened = ask_borders(pool, whole, top, {whole.depth: layer.open_entries})
+        rows = np.hstack([whole.weights[-1], whole.biases[-1][:, None]])
+        say(f"  at borders: {len(opened[whole.depth])} of {len(layer.open_entries)} entries are open still")
+        layer = replace(layer, rows=rows, open_entries=opened[whole.depth])
+        top = fit_top(pool, whole)
+        say(f"  as the last: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}")
+    if not top.is_output and top.median_miss < LAST:
         whole, top, still_open = add_missing_units(pool, whole, top, layer.open_entries)
         rows = np.hstack([whole.weights[-1], whole.biases[-1][:, None]])
         layer = replace(layer, rows=rows, open_entries=still_open)

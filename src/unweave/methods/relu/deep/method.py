@@ -18,28 +18,25 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.afar import is_afar, recover_from_afar
+from unweave.methods.relu.deep.borders import derivatives
 from unweave.methods.relu.deep.boxed import recover_in_box
 from unweave.methods.relu.deep.engine import Recovered, recover
+from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.sharpen import join, name_activations, sharpen
 from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
-from unweave.solve.gauss_newton import polish_weighted
 
 EFFECT = 1e-7
 """Units that never add this share of what the largest adds have no effect and are left out."""
 
-NEAR = 1e-6
-"""Miss of an answer, relative to its size, from which Gauss-Newton begins."""
-WITHIN, SPREAD = 8.0, 30.0
-"""Error bars, and medians of all misses, within which an answer is explained."""
-
-FEW = 8
-"""Answers that a weight has to show in."""
-
 MOST_WRONG = 0.02
 """Share of the answers that a network which is returned whole may contradict."""
+
+RANK = 1e-12
+"""Shares of squares that answers have to show of a combination of weights: rounding leaves 1e-15."""
 
 FEW_INPUTS = 8
 """Inputs up to which bounded domains are searched without sides."""
@@ -140,9 +137,8 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
         known, top = known.first(known.depth - 1), None
     if not known.depth:
         return Finding(None, reason="no layer of hyperplanes was found")
-    names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in known.leaks]
     if top is None:
-        network = Network(known.weights, known.biases, names, upper=UNKNOWN)
+        network = Network(known.weights, known.biases, name_activations(known), upper=UNKNOWN)
         kept = [np.arange(len(b)) for b in known.biases]
         return Finding(
             network,
@@ -158,18 +154,15 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
                 f"everything above layer {known.depth}",
             ),
         )
-    network = Network(
-        [*known.weights, top.coefficients[:-1].T], [*known.biases, top.coefficients[-1]], [*names, "identity"]
-    )
-    network, kept = drop_idle_units(network, inquiry.meter.transcript()[0])
+    network, kept = drop_idle_units(join(known, top), inquiry.meter.transcript()[0])
     network = sharpen(inquiry, network)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"
         if top.wrong.any()
         else ""
     )
-    hidden = (*name_entries(found, kept), *name_steady(inquiry, network))
-    return Finding(network, reason=wrong, undetermined=hidden)
+    names = *name_entries(found, kept), *name_sums(inquiry, network), *name_steady(inquiry, network)
+    return Finding(network, reason=wrong, undetermined=tuple(dict.fromkeys(names)), conclusive=not wrong)
 
 
 def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
@@ -183,6 +176,35 @@ def name_entries(found: Recovered, kept: list[np.ndarray]) -> tuple[str, ...]:
         if u in place[layer - 1] and below is not None:
             unit = place[layer - 1][u]
             out.append(f"layer {layer}, unit {unit}: its weight from unit {below} below never shows")
+    return tuple(out)
+
+
+def name_sums(inquiry: Inquiry, network: Network) -> tuple[str, ...]:
+    """Weights that show in sums only: with one feature on, the units that read it stand alike at every answer."""
+    x = inquiry.meter.transcript()[0]
+    activations = [act.split_name(name)[1] or 0.0 for name in network.hidden_activations]
+    known = Known(
+        network.input_size, tuple(network.weights[:-1]), tuple(network.biases[:-1]), tuple(activations)
+    )
+    z, out = known.arguments(x), []
+    for layer in range(1, known.depth):
+        if known.leaks[layer - 1]:
+            continue
+        bits = np.packbits(np.hstack([part > 0 for part in z[layer:]]), axis=1)
+        _, first, number = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+        slopes = derivatives(known, network.weights[-1], layer, x[first])
+        for feature in range(z[layer - 1].shape[1]):
+            patterns = np.unique(number.ravel()[z[layer - 1][:, feature] > 0])
+            a = slopes[patterns].reshape(-1, slopes.shape[2])
+            size = np.linalg.norm(a, axis=0)
+            told = np.flatnonzero(size > 0)
+            a = a[:, told] / size[told]
+            s, space = np.linalg.eigh(a.T @ a)
+            alone = np.sum(space[:, s > RANK] ** 2, axis=1) > 1 - 1e-6
+            out += [
+                f"layer {layer + 1}, unit {unit}: its weight from unit {feature} below never shows"
+                for unit in np.setdiff1d(np.arange(len(size)), told[alone])
+            ]
     return tuple(out)
 
 
@@ -215,43 +237,3 @@ def drop_idle_units(network: Network, x: np.ndarray) -> tuple[Network, list[np.n
         weights[layer], biases[layer] = weights[layer][kept[layer]], biases[layer][kept[layer]]
         weights[layer + 1] = weights[layer + 1][:, kept[layer]]
     return Network(weights, biases, network.activations), kept
-
-
-def cover_weights(network: Network, x: np.ndarray, limit: int) -> np.ndarray:
-    """About ``limit`` of the points, and others for weights that show at few of these: else a fit would move them."""
-    some = np.unique(np.linspace(0, len(x) - 1, min(limit, len(x))).astype(int))
-    chosen = np.zeros(len(x), dtype=bool)
-    chosen[some] = True
-    h, below = x, np.ones((len(x), 1), dtype=bool)
-    for w, b in zip(network.weights[:-1], network.biases, strict=False):
-        h = np.maximum(h @ w.T + b, 0)
-        on = h > 0
-        every, mine = (on[rows].T.astype(float) @ below[rows].astype(float) for rows in (slice(None), some))
-        for unit, feature in np.argwhere((mine < FEW) & (every > mine)):
-            chosen[np.flatnonzero(on[:, unit] & below[:, feature])[:FEW]] = True
-        below = on
-    return np.flatnonzero(chosen)
-
-
-def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
-    """Gauss-Newton on the answers that the network explains already; a unit that is missing spoils the others."""
-    x, y = inquiry.meter.transcript()
-    bars = inquiry.bars(x, y)
-    scale = np.max(np.abs(y), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
-    miss = np.max(np.abs(network(x) - y), axis=1)
-    near = np.flatnonzero(miss <= NEAR * scale)
-    limit = max(4 * network.num_parameters, 2000)
-    for _ in range(max_rounds):
-        if len(near) < network.num_parameters + 10:
-            break
-        some = near[cover_weights(network, x[near], limit)]
-        fit = polish_weighted(network, x[some], y[some], bars[some], max_steps=6)
-        left = np.max(np.abs(fit.network(x) - y), axis=1)
-        if not np.median(left / bars) < np.median(miss / bars):
-            break
-        network, miss = fit.network, left
-        within = np.flatnonzero(miss <= bars * max(WITHIN, SPREAD * np.median(miss / bars)))
-        if len(within) == len(near) and np.median(miss / bars) < WITHIN:
-            break
-        near = within
-    return network

@@ -69,6 +69,8 @@ class Pool:
         self._border_kinks: list[np.ndarray] = []
         self._flat: list[np.ndarray] = []
         self._num_indexed = 0
+        self.fair: tuple[np.ndarray, np.ndarray] | None = None
+        """Points and answers that tell how often a network is wrong."""
 
     @property
     def input_size(self) -> int:

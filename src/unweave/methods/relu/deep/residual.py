@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import linprog
 
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.known import Known
@@ -24,6 +25,8 @@ NUM_SEEDS = 40
 """Contradictions around which a row is looked for."""
 NUM_PLACES, SPARE = 5, 6
 """Contradictions beside which more is asked, and how many answers more than a row has weights that are active there."""
+BEYOND = 3
+"""Answers more, two, four and eight times as far as there is room: where the layers below stand differently."""
 FITS = 1e-6
 """Miss, relative to what is left over, below which an answer obeys a row."""
 MOSTLY = 0.8
@@ -34,6 +37,10 @@ MOST_NEW = 6
 """Entries that are looked for at once."""
 FEWEST_ON = 3
 """Contradictions at which a feature is on that tell its weight."""
+RANK = 1e-9
+"""Singular values of the features at contradictions below this share of the largest are zero."""
+MOST_RIGHT = 600
+"""Right answers at which a row is kept off."""
 MOST_ON = 0.02
 """Share of the right answers at which a row may be on."""
 
@@ -51,11 +58,17 @@ class _Rest:
 
 
 def add_missing_units(
-    pool: Pool, known: Known, top: Top, open_entries: tuple[tuple[int, int], ...] = ()
+    pool: Pool,
+    known: Known,
+    top: Top,
+    open_entries: tuple[tuple[int, int], ...] = (),
+    *,
+    lenient: bool = False,
 ) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
     """The last layer with units that what is left of the answers shows, and the weights that are open then.
 
-    ``open_entries``: (unit, feature) of weights that were never seen.
+    ``open_entries``: (unit, feature) of weights that were never seen. ``lenient``: also with units that were seen
+    within one pattern of the layers below, or that leave much: no unit below is missing.
     """
     first, below, num_asked = known, known.first(known.depth - 1), 0
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
@@ -67,7 +80,7 @@ def add_missing_units(
             break
         trial, start = _extended(_look(pool, known, top), rows, seen, top), top.coefficients
         if trial is None:
-            found = unit_from_residual(pool, known, top)
+            found = unit_from_residual(pool, known, top, lenient)
             if found is not None:
                 trial = _joined(rows, seen, *found[:2])
                 if len(trial[0]) > len(rows):
@@ -85,7 +98,8 @@ def add_missing_units(
         if len(rows) >= num_old + MAX_UNITS:
             break
     before = fit_top(pool, first)
-    if top.wrong.sum() > LEFT * before.wrong.sum():  # what is missing is not of this layer
+    most = before.wrong.sum() - 1 if lenient else LEFT * before.wrong.sum()
+    if top.wrong.sum() > most:  # what is missing is not of this layer
         return first, before, open_entries
     size = np.linalg.norm(known.weights[-1], axis=1)
     rows = np.hstack([known.weights[-1], known.biases[-1][:, None]]) / size[:, None]
@@ -136,7 +150,7 @@ def _joined(
 
 
 def unit_from_residual(
-    pool: Pool, known: Known, top: Top
+    pool: Pool, known: Known, top: Top, lenient: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """A row (weights, bias) that most contradictions obey which any row does, the entries they show, and its output."""
     rest = _look(pool, known, top)
@@ -144,12 +158,14 @@ def unit_from_residual(
     together = _fit_most(rest, rows)
     if together is not None:
         return together
-    some = rows[pool.rng.permutation(len(rows))[:NUM_SEEDS]]
+    # one of each kind: which features are on decides which contradictions are looked at
+    some = rows[pool.rng.permutation(len(rows))]
+    some = some[np.sort(np.unique(rest.on[some], axis=0, return_index=True)[1])[:NUM_SEEDS]]
     place = rest.h[rows] / np.linalg.norm(rest.h[rows], axis=1, keepdims=True)
     best: tuple[int, np.ndarray, np.ndarray, np.ndarray] | None = None
     for seed in some:
         near = rows[np.argsort(-(place @ rest.h[seed]) / np.linalg.norm(rest.h[seed]), kind="stable")]
-        found = _grow(rest, near[: 2 * rest.h.shape[1]], int(seed))
+        found = _grow(rest, near[: 2 * rest.h.shape[1]], int(seed), lenient)
         if found is not None and (best is None or found[0] > best[0]):
             best = found
     return None if best is None else best[1:]
@@ -196,7 +212,9 @@ def _fit_most(rest: _Rest, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np
     return *_extend(rest, row / length, seen, length * output), length * output
 
 
-def _grow(rest: _Rest, near: np.ndarray, seed: int) -> tuple[int, np.ndarray, np.ndarray, np.ndarray] | None:
+def _grow(
+    rest: _Rest, near: np.ndarray, seed: int, lenient: bool
+) -> tuple[int, np.ndarray, np.ndarray, np.ndarray] | None:
     """A row through the nearest contradictions with the seed's features active, and through all that agree with it."""
     seen = rest.on[seed]
     mine = near[np.all(rest.on[near] <= seen, axis=1)][: int(seen.sum()) + 3]
@@ -220,18 +238,48 @@ def _grow(rest: _Rest, near: np.ndarray, seed: int) -> tuple[int, np.ndarray, np
         return None
     row = np.zeros(rest.h.shape[1])
     row[seen] = u[:, 0]
-    z = rest.h[mine] @ row
-    if np.median(z) < 0:
+    if np.median(rest.h[mine] @ row) < 0:
         row, vt = -row, -vt
-    right = np.flatnonzero(~rest.wrong & np.all(rest.on <= seen, axis=1))
-    strong = np.quantile(np.abs(z), 0.1)
-    if len(right) and np.mean(rest.h[right] @ row > 0.1 * strong) > MOST_ON:
+    row = _kept_off(rest, row, seen, mine)
+    if row is None:
         return None
     alone = len(np.unique(rest.on[mine], axis=0)) < 2 and len(mine) < MOSTLY * rest.wrong.sum()
-    if alone or len(mine) < seen.sum() + 3:
+    if (alone and not lenient) or len(mine) < seen.sum() + 3:
         return None
     output = s[0] * vt[0]
     return len(mine), *_extend(rest, row, seen, output), output
+
+
+def _kept_off(rest: _Rest, row: np.ndarray, seen: np.ndarray, mine: np.ndarray) -> np.ndarray | None:
+    """The row, off where answers are right, by combinations of features that answers ``mine`` do not tell apart.
+
+    None where it is on at right answers whatever these are.
+    """
+    right = np.flatnonzero(~rest.wrong & np.all(rest.on <= seen, axis=1))
+    least = 0.1 * np.quantile(np.abs(rest.h[mine] @ row), 0.1)
+    if not len(right) or np.mean(rest.h[right] @ row > least) <= MOST_ON:
+        return row
+    size = np.maximum(np.linalg.norm(rest.h[mine][:, seen], axis=0), 1e-300)
+    _, s, vt = np.linalg.svd(rest.h[mine][:, seen] / size)
+    free = vt[int(np.sum(s > RANK * s[0])) :].T / size[:, None]
+    if not free.shape[1]:
+        return None
+    right = right[np.argsort(-(rest.h[right] @ row))[:MOST_RIGHT]]
+    h, z = rest.h[right][:, seen] @ free, rest.h[right] @ row
+    scale = np.maximum(np.linalg.norm(rest.h[right][:, seen], axis=1), 1e-300)
+    # the combination that is farthest below zero: minimise t with z + h w <= t, all relative to the features
+    best = linprog(
+        np.append(np.zeros(h.shape[1]), 1.0),
+        A_ub=np.hstack([h / scale[:, None], -np.ones((len(h), 1))]),
+        b_ub=-z / scale,
+        bounds=[(None, None)] * h.shape[1] + [(-np.linalg.norm(row), None)],
+    )
+    if not best.success:
+        return None
+    row = row.copy()
+    row[seen] += free @ best.x[:-1]
+    right = np.flatnonzero(~rest.wrong & np.all(rest.on <= seen, axis=1))
+    return row if np.mean(rest.h[right] @ row > least) <= MOST_ON else None
 
 
 def _extend(
@@ -291,8 +339,9 @@ def _ask_beside(pool: Pool, known: Known, top: Top) -> None:
         num = int(
             known.first(known.depth - 1).active(known.first(known.depth - 1).features(wrong[i : i + 1])).sum()
         )
-        steps = rng.standard_normal((num + 1 + SPARE, wrong.shape[1]))
+        steps = rng.standard_normal((num + 1 + SPARE + BEYOND, wrong.shape[1]))
         steps *= 0.5 * room[i] / np.linalg.norm(steps, axis=1, keepdims=True)
+        steps[-BEYOND:] *= 2.0 ** np.arange(2, 2 + BEYOND)[:, None]
         points.append(wrong[i] + steps)
     x = np.concatenate(points)
     x = x[domain.contains(x)]

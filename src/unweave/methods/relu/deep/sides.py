@@ -99,13 +99,26 @@ def _count(
         positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
         spoke.append(corner)
-        if solution is not None:
-            for place, feature in enumerate(open_features):
-                takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
-                if len(takers) == 1:
-                    own, whole = solution[takers[0]], solution[len(units) + place]
-                    value = float(own @ whole / (own @ own))
-                    entries.setdefault((int(takers[0]), int(feature)), []).append(value)
+        if solution is None:
+            continue
+        dark = np.zeros(
+            (len(units), 2)
+        )  # what entries that are read here add to an argument, and how many of them
+        for place, feature in enumerate(open_features):
+            takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
+            if len(takers) == 1:
+                own, whole = solution[takers[0]], solution[len(units) + place]
+                value = float(own @ whole / (own @ own))
+                entries.setdefault((int(takers[0]), int(feature)), []).append(value)
+                dark[takers[0]] += value * h[feature], np.abs(h[feature]) > 1e-12
+        num_dark = np.sum((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1)
+        for unit in np.flatnonzero(
+            (num_dark > 0) & (num_dark == dark[:, 1])
+        ):  # it is on: its argument is positive
+            votes[
+                unit,
+                int((np.where(seen[unit], units[unit], 0.0)[:-1] @ h + units[unit, -1] + dark[unit, 0]) > 0),
+            ] += 1
     for corner, z in dense:
         agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
         (spoke if agrees else failed).append(corner)

@@ -10,11 +10,16 @@ from typing import Protocol
 
 import numpy as np
 
+from unweave.methods.relu.deep.extremes import spread_points
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_ROWS = 6000
 MOST_WRONG = 0.15
 """Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
+NUM_FAIR = 200
+"""Answers that tell how often a network is wrong."""
+FEW_WRONG = 0.01
+"""Share of all answers up to which they are not looked at more closely."""
 LAST = 1e-7
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 WRONG = 30
@@ -36,10 +41,8 @@ class Top:
     """Relative to the answers' spread."""
     wrong: np.ndarray
     x: np.ndarray
-
-    @property
-    def share_wrong(self) -> float:
-        return float(np.mean(self.wrong))
+    share_wrong: float
+    """Share of fair answers that contradict: most are asked for where something is wrong."""
 
     @property
     def is_output(self) -> bool:
@@ -63,10 +66,40 @@ def fit_top(pool: Pool, known: Features, num_steps: int = 12, start: np.ndarray 
     solution = robust_fit(
         features[rows] * weight[rows, None], y[rows] * weight[rows, None], size, num_steps, start
     )
-    miss = np.max(np.abs((features @ solution - y) * weight[:, None]), axis=1)
+    miss = _misses(x, y, known, solution)
     middle = float(np.median(miss)) / size
-    allowed = max(LAST, WRONG * min(middle, LAST))
-    return Top(solution, middle, miss > allowed * size, x)
+    limit = _limit(middle) * size
+    share = float(np.mean(miss > limit))
+    if middle < LAST and share > FEW_WRONG:
+        share = float(np.mean(_misses(*fair_answers(pool), known, solution) > limit))
+    return Top(solution, middle, miss > limit, x, share)
+
+
+def count_wrong(pool: Pool, known: Features, coefficients: np.ndarray) -> int:
+    """How many of all answers that there are now contradict these output weights."""
+    x, y, _, size = transcript(pool)
+    miss = _misses(x, y, known, coefficients)
+    return int(np.sum(miss > _limit(float(np.median(miss)) / size) * size))
+
+
+def fair_answers(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
+    """Points at all scales, chosen whatever is known, with their answers; asked for once."""
+    if pool.fair is None:
+        meter = pool.inquiry.meter
+        x = spread_points(meter.domain, NUM_FAIR, pool.input_size, pool.rng)
+        pool.fair = x, meter.ask(x)
+    return pool.fair
+
+
+def _misses(x: np.ndarray, y: np.ndarray, known: Features, coefficients: np.ndarray) -> np.ndarray:
+    """Misses of the answers, weighted by distance."""
+    miss = np.max(np.abs(known.features(x) @ coefficients[:-1] + coefficients[-1] - y), axis=1)
+    return miss / (1e-3 + np.linalg.norm(x, axis=1))
+
+
+def _limit(median_miss: float) -> float:
+    """The miss, relative to the answers' spread, from which an answer contradicts."""
+    return max(LAST, WRONG * min(median_miss, LAST))
 
 
 def robust_fit(
