@@ -38,8 +38,9 @@ LAST = 300
 """Answers, the last ones, that are always among those at first."""
 PASSES, BETTER, MIXED = 3, 3, 24
 """How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
-TELLING = 6
-"""Points that would tell a direction which is not known."""
+TELLING, TELLS = 6, 0.5
+"""Points that would tell a direction which is not known, and by how many of their errors answers there move at least if
+it changes by its standard error."""
 CHUNK = 4_000_000
 """Numbers of a Jacobian held at a time."""
 COARSE, CLEAR = 1e-7, 1e-3
@@ -238,11 +239,13 @@ def measure_visible(
     limit: float = 1e-2,
     thorough: int = 1,
     strict: float = 1.0,
+    others: np.ndarray | None = None,
 ) -> Visible:
     """From points ``x`` that were asked; what these do not tell is looked for on fresh points of the domain.
 
     ``limit``: the relative error to which a unit must be known; ``thorough``: how many times as many points of the
-    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more.
+    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more;
+    ``others``: points of the domain that are looked at as well.
     """
     size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
@@ -273,6 +276,7 @@ def measure_visible(
         sight.look(taken)
     hidden, telling, count = np.zeros(len(sight.values), bool), x[:0], count * thorough
     pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
+    pool = pool if others is None else np.concatenate([pool, others])
     # several directions that are known well enough may not be so together
     known = limit / strict
     for least in (known, known / 4):
@@ -280,7 +284,7 @@ def measure_visible(
         if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > known:
             rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
             hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
-            telling = pool[np.unique(rows[moved > 1])]
+            telling = pool[np.unique(rows[moved > TELLS])]
     return _verdict(network, sight, hidden, telling)
 
 

@@ -102,8 +102,9 @@ class Search(Mended):
             noise = float(np.min(bars)) if precision is None else precision.noise
             unit = self.inquiry.relative if precision is None else precision.unit
             # the certificate looks at other points, and at other answers first
+            rare = self.rare_places() if self.point is not None else None
             visible = measure_visible(
-                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT
+                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT, others=rare
             )
             points = visible.telling
             self.say(f"  {len(points)} points would tell more")
