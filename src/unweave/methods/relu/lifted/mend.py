@@ -28,8 +28,8 @@ from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
-LOST = 0.9
-"""Share of the wrong answers from which on a fit to the worst of them leads nowhere."""
+EXACT = 1e-12
+"""Damping of steps where the sum is right to the last few digits."""
 RARE, RARELY = 0.05, 2000
 """Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
 PATIENCE = 4
@@ -94,19 +94,34 @@ class Mended(Fitted):
         self._recompose()
 
     def _fit_worst(self, point: RidgeSum, x, y, bars, max_turns: int = 4) -> RidgeSum | None:
-        """The sum fitted to some of the answers and to those that it misses, until it misses none; None where it does."""
+        """The sum fitted to some of the answers and to those that it misses, until it misses none; None if it does."""
         count = int(max(ROWS * len(point.flat()), ROUND / len(point.flat()) ** 2) / y.shape[1])
-        rows, wrong = np.union1d(self.telling, self.rng.permutation(len(x))[:count]), 1.0
-        for _ in range(max_turns):
+        rows = np.union1d(self.telling, self.rng.permutation(len(x))[:count])
+        for turn in range(max_turns + 1):
             misses = np.max(np.abs(point(x) - y), axis=1) / bars
-            before, wrong = wrong, float(np.mean(misses > BEYOND))
-            if wrong == 0:
+            if np.max(misses) <= BEYOND:
                 return point
-            if wrong > LOST * before:
-                return None
+            if turn == max_turns or (turn and np.median(misses) > BEYOND):
+                break
             rows = np.union1d(rows, np.argsort(-misses)[: max(len(rows) // 4, FEWEST)])
             point = fit_freely(point, x[rows], y[rows], bars[rows])
-        return point if self._amiss(point, x, y, bars)[0] == 0 else None
+        return None
+
+    def polish(self) -> None:
+        """The sum of exact answers fitted once more to some of them and the worst: each unit was told for itself."""
+        if self.point is None or self.network is None:
+            return
+        x, y, bars = self._answers()
+        before = self.assembly, self.network, self.wrong, self.point
+        misses = self._misses(self.network, x, y, bars)
+        count = int(max(ROWS * len(self.point.flat()), ROUND / len(self.point.flat()) ** 2) / y.shape[1])
+        rows = np.union1d(np.argsort(-misses)[: count // 2], self.rng.permutation(len(x))[:count])
+        self.point = fit_freely(self.point, x[rows], y[rows], bars[rows], damping=EXACT)
+        self._recompose()
+        after = self._misses(self.network, x, y, bars)
+        self.say(f"  polished: worst {np.max(misses):.2f} -> {np.max(after):.2f}")
+        if np.max(after) >= np.max(misses):
+            self.assembly, self.network, self.wrong, self.point = before
 
     def _recompose(self) -> None:
         """The network of the sum as it is now, and what it does on all answers."""
@@ -134,7 +149,7 @@ class Mended(Fitted):
                 return
 
     def rare_places(self) -> np.ndarray:
-        """Points where units are on their rarer side that tell their weights, of every unit that is hardly ever there."""
+        """Points that tell the weights of each unit that is hardly ever on, or off, where it is."""
         assert self.point is not None
         point, (low, high) = self.point, self.box
         x, even = self._answers()[0], self.domain.sample(RARELY, len(self.box[0]), self.rng)

@@ -88,6 +88,8 @@ def _settle(search: Search, say) -> bool:
                     search.tighten()
                     lean = True
                     continue
+                if not search.inquiry.coarse:
+                    search.polish()
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:
                 return True
