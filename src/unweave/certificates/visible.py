@@ -38,8 +38,9 @@ LAST = 300
 """Answers, the last ones, that are always among those at first."""
 PASSES, BETTER, MIXED = 3, 3, 24
 """How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
-TELLING = 6
-"""Points that would tell a direction which is not known."""
+TELLING, MOST_TELLING, HALVED = 12, 48, 0.25
+"""Points looked at that would tell a direction which is not known, how many are named at most, and what they may leave
+of the variances."""
 CHUNK = 4_000_000
 """Numbers of a Jacobian held at a time."""
 COARSE, CLEAR = 1e-7, 1e-3
@@ -122,6 +123,30 @@ class _Sight:
             own = np.argsort(-moved, axis=1)[:, :count]
             rows, moved = (np.take_along_axis(a, own, axis=1) for a in (rows, moved))
         return rows, moved
+
+    def choose(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """Those of the points, in order, that leave least of the variances along ``steps``, one standard error each."""
+        if not steps.shape[1]:
+            return points[:0]
+        shown = self._shown(points, steps) if self.alone else self._moves(points, steps)
+        shown = shown.reshape(len(points), -1, steps.shape[1])
+        spread, chosen = np.eye(steps.shape[1]), list[int]()
+        while len(chosen) < MOST_TELLING and np.max(np.diag(spread), initial=0.0) > HALVED:
+            turned = shown @ spread
+            gains = np.sum(np.sum(turned**2, axis=2) / (1 + np.sum(turned * shown, axis=2)), axis=1)
+            gains[chosen] = 0.0
+            best = int(np.argmax(gains))
+            if gains[best] <= 0:
+                break
+            chosen.append(best)
+            for row in shown[best]:
+                along = spread @ row
+                spread = spread - np.outer(along, along) / (1 + row @ along)
+        return points[chosen]
+
+    def _moves(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        """(answers, steps): by how many of its errors each answer moves."""
+        return np.concatenate([self._rows(part) @ steps for part in self._split(points, len(steps))])
 
     def _shown(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
         """(points, steps): how far answers move by each step, in their errors, beyond the rounding of the step."""
@@ -238,11 +263,13 @@ def measure_visible(
     limit: float = 1e-2,
     thorough: int = 1,
     strict: float = 1.0,
+    others: np.ndarray | None = None,
 ) -> Visible:
     """From points ``x`` that were asked; what these do not tell is looked for on fresh points of the domain.
 
     ``limit``: the relative error to which a unit must be known; ``thorough``: how many times as many points of the
-    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more.
+    domain are looked at; ``strict``: how many times better than ``limit`` a unit is to be known for none to tell more;
+    ``others``: points of the domain that are looked at as well.
     """
     size, k = network.num_parameters, network.output_size
     count = int(ROWS * size / k) + 1
@@ -273,14 +300,16 @@ def measure_visible(
         sight.look(taken)
     hidden, telling, count = np.zeros(len(sight.values), bool), x[:0], count * thorough
     pool = np.concatenate([domain.sample(count, x.shape[1], rng), domain.edge(count, x.shape[1], rng)])
+    pool = pool if others is None else np.concatenate([pool, others])
     # several directions that are known well enough may not be so together
     known = limit / strict
     for least in (known, known / 4):
         weak = np.flatnonzero((sight.errors > least) & ~hidden)
         if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > known:
-            rows, moved = sight.best(pool, sight.steps(weak, limit), TELLING)
+            steps = sight.steps(weak, limit)
+            rows, moved = sight.best(pool, steps, TELLING)
             hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
-            telling = pool[np.unique(rows[moved > 1])]
+            telling = sight.choose(pool[np.unique(rows)], steps[:, ~hidden[weak]])
     return _verdict(network, sight, hidden, telling)
 
 

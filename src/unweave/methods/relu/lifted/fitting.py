@@ -45,6 +45,10 @@ MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
 """Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
 MISSING, MOST_HELD = 5e-4, 4000
 """Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
+CLOSER = 4
+"""Wrong answers for each weight of a unit that are asked for where there are fewer."""
+BESIDE, MOST_BESIDE = 2, 200
+"""Points asked beside each wrong answer, and altogether."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
 FLOPS = 2e10
@@ -145,6 +149,7 @@ class Fitted(Explained):
             count = len(follower.traces)
             self.extras = follower.others = traces.take(np.arange(count, len(traces)))
             traces = traces.take(np.arange(count))
+            x, y, bars = self._answers()
             misses = np.max(np.abs(point(x) - y), axis=1) / bars
             if np.mean(misses > BEYOND) < CORNERS:
                 self._roughen_locally(np.abs(point(x) - y), bars)
@@ -215,6 +220,8 @@ class Fitted(Explained):
         before, count = self._amiss(point, x, y, bars), 0
         loose = np.flatnonzero(traces.seed < 0)
         while before[0] > MISSING and clock.now() < self.deadline:
+            x, y, bars = self._look_closer(point)
+            before = self._amiss(point, x, y, bars)
             rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
             if len(loose):
                 point, before = self._better(point, loose, rows, before)
@@ -232,7 +239,27 @@ class Fitted(Explained):
             point, before, count = grown, after, count + 1
         if not count:
             return traces, point
-        return traces.join(as_traces(point, count, traces.planes, x)), point
+        return traces.join(as_traces(point, count, traces.planes, self._answers()[0])), point
+
+    def _look_closer(self, point: RidgeSum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All answers, where few are wrong with more of them from beside these: as many as tell a unit there."""
+        enough = CLOSER * (len(point.rows) + len(self.box[0]) + 1)
+        for _ in range(CLOSER):
+            x, y, bars = self._answers()
+            wrong = np.flatnonzero(np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND)
+            if not 0 < len(wrong) < enough:
+                break
+            self._ask_beside(x[wrong])
+        return self._answers()
+
+    def _ask_beside(self, x: np.ndarray) -> None:
+        """Ask at points of the domain near these."""
+        low, high = self.box
+        x = x[self.rng.integers(len(x), size=int(np.clip(BESIDE * len(x), 40, MOST_BESIDE)))]
+        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=(len(x), 1)))
+        with self.inquiry.meter.stage("points"):
+            near = self.domain.nearest(x + reach * (high - low) * self.rng.standard_normal(x.shape))
+            self.inquiry.meter.ask(near)
 
     def _better(
         self, point: RidgeSum, which: np.ndarray, rows: np.ndarray, before: tuple[float, ...]

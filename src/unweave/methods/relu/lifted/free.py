@@ -16,10 +16,16 @@ ENOUGH = 0.995
 
 
 def fit_freely(
-    point: RidgeSum, x: np.ndarray, y: np.ndarray, bars: np.ndarray, *, max_steps: int = 15
+    point: RidgeSum,
+    x: np.ndarray,
+    y: np.ndarray,
+    bars: np.ndarray,
+    *,
+    max_steps: int = 15,
+    damping: float = 1e-4,
 ) -> RidgeSum:
     """The sum with all its parameters, planes included, fitted to answers ``y`` (points, k) at ``x``."""
-    x, bars, damping = np.hstack([x, np.ones((len(x), 1))]), bars[:, None], 1e-4
+    x, bars = np.hstack([x, np.ones((len(x), 1))]), bars[:, None]
     values, u, z = point.forward(x)
     residual = (values - y) / bars
     for _ in range(max_steps):

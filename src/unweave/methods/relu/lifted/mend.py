@@ -14,6 +14,7 @@ from unweave.core import clock
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
     BEYOND,
+    FEWEST,
     LEAVING,
     MISSING,
     MOST_HELD,
@@ -24,18 +25,22 @@ from unweave.methods.relu.lifted.fitting import (
 )
 from unweave.methods.relu.lifted.free import fit_freely
 from unweave.methods.relu.lifted.missing import add_unit
+from unweave.methods.relu.lifted.regions import telling_places
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
-PATIENCE = 2
-"""Fits in a row that leave no fewer wrong answers after which others are no use."""
-BESIDE, MOST_BESIDE = 2, 200
-"""Points asked beside each wrong answer, and altogether."""
+EXACT = 1e-12
+"""Damping of steps where the sum is right to the last few digits."""
+RARE, RARELY = 0.05, 2000
+"""Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
+PATIENCE = 4
+"""Fits in a row that leave no fewer wrong answers, of which each asks for more, after which others are no use."""
 
 
 @dataclass
 class Mended(Fitted):
     """The network, and what is done where it is nearly right."""
 
-    def mend(self, max_turns: int = 8) -> None:
+    def mend(self, max_turns: int = 12) -> None:
         """Where few answers are wrong: ask beside them, and fit the whole sum, without regard to how it was found."""
         assert self.point is not None
         point, seen, shares = self.point, self.telling, list[float]()
@@ -68,26 +73,55 @@ class Mended(Fitted):
         self.point = point
         self._recompose()
 
-    def drop_needless(self, max_tries: int = 8) -> None:
-        """Without units, those first that add least, that no answer needs."""
+    def drop_needless(self, max_needed: int = 4) -> None:
+        """Without units, those first that add least, that no answer needs, until so many in a row are needed."""
         assert self.point is not None
         x, y, bars = self._answers()
         z = self.point.forward(np.hstack([x, np.ones((len(x), 1))]))[2]
         # what a unit adds beyond what is linear: the lesser of its two sides
         sizes = np.minimum(np.mean(np.maximum(z, 0.0) ** 2, axis=0), np.mean(np.minimum(z, 0.0) ** 2, axis=0))
-        order = np.argsort(sizes * np.sum(self.point.output**2, axis=1))[:max_tries]
-        count = int(max(ROWS * len(self.point.flat()), ROUND / len(self.point.flat()) ** 2) / y.shape[1])
-        rows = np.union1d(self._wrong_and_right(self.point, x, y, bars, count), self.telling)
-        kept = np.arange(len(sizes))
+        order = np.argsort(sizes * np.sum(self.point.output**2, axis=1))
+        kept, needed = np.arange(len(sizes)), 0
         for unit in order:
-            if clock.now() > self.deadline:
+            if needed == max_needed or clock.now() > self.deadline:
                 break
-            fewer = self.point.take(kept != unit)
-            fewer = fit_freely(fewer, x[rows], y[rows], bars[rows])
-            if self._amiss(fewer, x, y, bars)[0] == 0:
-                self.point, kept = fewer, kept[kept != unit]
+            fewer = self._fit_worst(self.point.take(kept != unit), x, y, bars)
+            if fewer is not None:
+                self.point, kept, needed = fewer, kept[kept != unit], 0
+            else:
+                needed += 1
         self.say(f"  {len(kept)} of {len(sizes)} units are needed")
         self._recompose()
+
+    def _fit_worst(self, point: RidgeSum, x, y, bars, max_turns: int = 4) -> RidgeSum | None:
+        """The sum fitted to some of the answers and to those that it misses, until it misses none; None if it does."""
+        count = int(max(ROWS * len(point.flat()), ROUND / len(point.flat()) ** 2) / y.shape[1])
+        rows = np.union1d(self.telling, self.rng.permutation(len(x))[:count])
+        for turn in range(max_turns + 1):
+            misses = np.max(np.abs(point(x) - y), axis=1) / bars
+            if np.max(misses) <= BEYOND:
+                return point
+            if turn == max_turns or (turn and np.median(misses) > BEYOND):
+                break
+            rows = np.union1d(rows, np.argsort(-misses)[: max(len(rows) // 4, FEWEST)])
+            point = fit_freely(point, x[rows], y[rows], bars[rows])
+        return None
+
+    def polish(self) -> None:
+        """The sum of exact answers fitted once more to some of them and the worst: each unit was told for itself."""
+        if self.point is None or self.network is None:
+            return
+        x, y, bars = self._answers()
+        before = self.assembly, self.network, self.wrong, self.point
+        misses = self._misses(self.network, x, y, bars)
+        count = int(max(ROWS * len(self.point.flat()), ROUND / len(self.point.flat()) ** 2) / y.shape[1])
+        rows = np.union1d(np.argsort(-misses)[: count // 2], self.rng.permutation(len(x))[:count])
+        self.point = fit_freely(self.point, x[rows], y[rows], bars[rows], damping=EXACT)
+        self._recompose()
+        after = self._misses(self.network, x, y, bars)
+        self.say(f"  polished: worst {np.max(misses):.2f} -> {np.max(after):.2f}")
+        if np.max(after) >= np.max(misses):
+            self.assembly, self.network, self.wrong, self.point = before
 
     def _recompose(self) -> None:
         """The network of the sum as it is now, and what it does on all answers."""
@@ -97,14 +131,36 @@ class Mended(Fitted):
         self.network = self.assembly.network
         self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 
-    def _ask_beside(self, x: np.ndarray) -> None:
-        """Ask at points of the domain near these."""
-        low, high = self.box
-        x = x[self.rng.integers(len(x), size=int(np.clip(BESIDE * len(x), 40, MOST_BESIDE)))]
-        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=(len(x), 1)))
-        with self.inquiry.meter.stage("points"):
-            near = self.domain.nearest(x + reach * (high - low) * self.rng.standard_normal(x.shape))
-            self.inquiry.meter.ask(near)
+    def ask_rare(self, max_turns: int = 3) -> None:
+        """Ask where units are on that hardly ever are, or off that hardly ever are: each weight of theirs must show."""
+        for _ in range(max_turns):
+            assert self.point is not None
+            places = self.rare_places()
+            if not len(places) or clock.now() > self.deadline:
+                return
+            with self.inquiry.meter.stage("rare units"):
+                self.inquiry.meter.ask(places)
+            x, y, bars = self._answers()
+            self.telling = np.union1d(self.telling, np.arange(len(x) - len(places), len(x)))
+            wrong = self._amiss(self.point, x, y, bars)[0]
+            self.say(f"  {len(places)} points where units are rarely on: wrong {wrong:.5f}")
+            self.mend()
+            if wrong == 0 or self.wrong > 0:
+                return
+
+    def rare_places(self) -> np.ndarray:
+        """Points that tell the weights of each unit that is hardly ever on, or off, where it is."""
+        assert self.point is not None
+        point, (low, high) = self.point, self.box
+        x, even = self._answers()[0], self.domain.sample(RARELY, len(self.box[0]), self.rng)
+        on, shares = point.on(x), np.mean(point.on(even), axis=0)
+        places = [x[:0]]
+        for unit in np.flatnonzero(np.minimum(shares, 1 - shares) < RARE):
+            rarer = bool(shares[unit] < 0.5)
+            starts = x[on[:, unit] == rarer]
+            if len(starts):
+                places.append(telling_places(point, int(unit), rarer, starts, low, high, self.rng))
+        return self.domain.nearest(np.concatenate(places))
 
     def tighten(self) -> None:
         """Error bars as small as what the network leaves of all answers, none of which is wrong."""

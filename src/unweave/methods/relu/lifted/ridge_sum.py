@@ -38,6 +38,10 @@ class RidgeSum:
         z = x @ self.gamma.T + np.abs(u) @ self.beta.T
         return np.maximum(z, 0.0) @ self.output + np.hstack([np.abs(u), x]) @ self.above, u, z
 
+    def on(self, x: np.ndarray) -> np.ndarray:
+        """(points, m): which units are active at points x."""
+        return self.forward(np.hstack([x, np.ones((len(x), 1))]))[2] > 0
+
     def other_columns(self, x: np.ndarray, u: np.ndarray, z: np.ndarray) -> np.ndarray:
         """(points, k, parameters): derivatives by all that follows the units' own weights in ``flat``."""
         count, (n, k) = len(x), (len(self.rows), self.output.shape[1])

@@ -14,9 +14,8 @@ from unweave.probes.inquiry import Inquiry
 
 FEW, ROUGHLY_FEW = 0.2, 0.4
 """Share of the second layer's kinks that may be unexplained where a network is put together, exact answers or rough."""
-MENDABLE, MENDINGS = 0.03, 10
-"""Share of fresh answers, many of them from corners, that may be wrong where the sum is fitted on as it is, and how
-often it is."""
+MENDABLE, MENDINGS = 0.1, 10
+"""Share of answers that may be wrong where the sum is fitted on as it is, and how often it is."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
 NOWHERE = 10.0
@@ -82,10 +81,15 @@ def _settle(search: Search, say) -> bool:
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
                 if search.inquiry.coarse and not lean:
+                    search.ask_rare()
+                    if search.wrong > 0:
+                        continue
                     search.drop_needless()
                     search.tighten()
                     lean = True
                     continue
+                if not search.inquiry.coarse:
+                    search.polish()
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:
                 return True
@@ -97,12 +101,12 @@ def _settle(search: Search, say) -> bool:
                 search.information = search.inform(goal)
             if search.wrong == 0:
                 return True
-        if search.is_composed and (not search.inquiry.coarse or search.wrong > CORNERS or fresh > MENDABLE):
+        if search.is_composed and (not search.inquiry.coarse or max(search.wrong, fresh) > MENDABLE):
             return False  # only more lines help
         if search.is_composed:
-            before = max(search.wrong, 1e-9)
+            before = search.wrong
             search.mend()
-            if search.wrong > before:
+            if search.wrong > max(before, CORNERS):
                 return False
             continue
         search.sharpen()

@@ -92,7 +92,7 @@ class Search(Mended):
                 break
         return information
 
-    def ask_telling(self, max_rounds: int = 4) -> None:
+    def ask_telling(self, max_rounds: int = 6) -> None:
         """In a bounded domain: ask where what it shows of the parameters is not known yet."""
         for _ in range(max_rounds):
             if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
@@ -102,11 +102,12 @@ class Search(Mended):
             noise = float(np.min(bars)) if precision is None else precision.noise
             unit = self.inquiry.relative if precision is None else precision.unit
             # the certificate looks at other points, and at other answers first
+            rare = self.rare_places() if self.point is not None else None
             visible = measure_visible(
-                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT
+                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT, others=rare
             )
             points = visible.telling
-            self.say(f"  {len(points)} points would tell more")
+            self.say(f"  {len(points)} points would tell more, worst {np.max(visible.deviations):.1e}")
             if not len(points):
                 break
             with self.inquiry.meter.stage("informative points"):
