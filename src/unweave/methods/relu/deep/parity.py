@@ -179,8 +179,11 @@ class Board:
         left = float(np.max(np.abs(rest)) / (np.std(self.y) + 1e-300))
         return Fit(rows, solution, vt[~kept].T / scale[:, None], left, rest, u[:, kept])
 
-    def trim(self, groups: list[list[int]]) -> None:
-        """Leave out points, if they are few, that all others contradict: of cells whose sides are miscounted."""
+    def trim(self, groups: list[list[int]], few: float = FEW) -> np.ndarray:
+        """Leave out points, if they are few, that all others contradict: of cells whose sides are miscounted.
+
+        Which are kept.
+        """
         a, y = self.design(groups, self.rows)
         n, k = self.y.shape
         scale, size = np.linalg.norm(a, axis=0), float(np.std(self.y)) + 1e-300
@@ -188,14 +191,16 @@ class Board:
         weight = np.ones(len(a))
         for _ in range(TRIMS):
             if clock.now() > self.deadline:
-                return
+                return np.ones(n, dtype=bool)
             solution = np.linalg.lstsq(a * weight[:, None], y * weight, rcond=RANK)[0]
             miss = np.abs(a @ solution - y)
             weight = 1 / np.sqrt(np.maximum(miss, 1e-3 * FITS * size))
         good = np.all(miss[: n * k].reshape(n, k) <= FITS * size, axis=1)
-        if 1 - FEW <= np.mean(good) < 1:
-            self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
-            self.signs = self.held[good]
+        if not 1 - few <= np.mean(good) < 1:
+            return np.ones(n, dtype=bool)
+        self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
+        self.signs = self.held[good]
+        return good
 
     def _rates(self, groups: list[list[int]], fit: Fit) -> tuple[np.ndarray, np.ndarray]:
         """By how much the features of the units below count: in the answers (n, k, units), in the groups' rows."""
@@ -270,9 +275,6 @@ def fit_last(
         groups, fit = _group(board, say)
     else:
         groups, fit = old.groups, board.turn(old.groups, old.below)
-        if fit.left > FITS:  # points whose sides are miscounted
-            board.trim(groups)
-            fit = board.turn(groups, old.below)
     if fit.left > FITS:
         return None
     solution, misplaced = _keep_sides(board, groups, fit)

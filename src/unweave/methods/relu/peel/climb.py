@@ -21,7 +21,8 @@ from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.unite import unite_traces
-from unweave.methods.relu.peel.order import bends_among, settle
+from unweave.methods.relu.peel.order import BENT, DEVIATIONS, bends_among, settle
+from unweave.methods.relu.peel.orient import orient, over_sides, restrict
 from unweave.methods.relu.peel.sides import keep_sides
 from unweave.methods.relu.peel.trails import Region, Trail, shoot, stroll
 
@@ -40,6 +41,8 @@ IDLE = 4
 """Batches in a row without a unit after which the layer is done."""
 STEPS, CROSSINGS = 20, 7
 """Steps of the particles in a round, and attempts at a crossing."""
+LATE = 2
+"""Units of the last generation that a trace goes straight over to be of that generation itself."""
 WEAK = 1e-6
 """A kink that is weaker than this, beside others, is left alone."""
 
@@ -72,10 +75,10 @@ class Climb:
             on |= np.any(apart < 1e-7 * self.region.scale, axis=1)
         return np.flatnonzero(strong & ~on)
 
-    def find_generation(self) -> list[Trace]:
-        """The units of the next layer."""
+    def find_generation(self, found: list[Trace] | None = None) -> list[Trace]:
+        """The units of the next layer, those already found and others."""
         tried: set[int] = set()
-        found: list[Trace] = []
+        found = [] if found is None else found
         self.ended: list[Trail] = []
         idle = 0
         while idle < IDLE:
@@ -107,12 +110,46 @@ class Climb:
         self.say(f"  {int(sure.sum())} of the layer, {int(above.sum())} above, {len(loose)} loose")
         return [trace for trace, one in zip(found, sure, strict=True) if one], loose
 
+    def take_late(self, found: list[Trace]) -> bool:
+        """Traces that go straight over units of the last generation are of it, or parts of its units.
+
+        Whether there were any: what stands above is to be found once more then.
+        """
+        if not isinstance(self.features, Lifted):
+            return False
+        base, count = self.features.known, len(self.features.rows)
+        late = []
+        for trace in found:
+            seen, share = trace.seen[-1 - count : -1], trace.row[-1 - count : -1]
+            error = np.linalg.norm(trace.root[-1 - count : -1], axis=1)
+            size = np.linalg.norm(trace.row[:-1])
+            bent = np.abs(share) > np.maximum(BENT * size, DEVIATIONS * error)
+            if seen.sum() >= LATE and not np.any(bent & seen):
+                late.append(restrict(trace, base.width))
+        if not late:
+            return False
+        below = unite_traces([*self.generations[-1], *late])
+        self.say(f"  {len(late)} of the generation below, which has {len(below)} units now")
+        self.generations.pop()
+        self.features = base
+        self.add_generation(below)
+        return True
+
+    def orient(self, found: list[Trace]) -> list[Trace]:
+        """Give the generation below its sides where these traces above tell them; the traces over its features."""
+        told = orient(self.features, found, self.say)
+        if told is None:
+            return found
+        self.features, turn = told
+        return [over_sides(trace, turn) for trace in found]
+
     def check_time(self) -> None:
         if clock.now() > self.deadline:
             raise TimeSpent("the time for following zero sets is over")
 
     def add_generation(self, found: list[Trace]) -> None:
         """One more generation; what is open of its rows as the sides of the answers' points have it."""
+        found = self.orient(found)
         rows = keep_sides(self.region, self.features, found)
         self.features = Lifted(self.features, rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True))
         self.generations.append(found)
@@ -143,6 +180,8 @@ class Climb:
         """Follow the trails; those that never end are done."""
         region, features, rng = self.region, self.features, self.region.rng
         live = trails
+        if not live:
+            return
         owner = np.repeat(np.arange(len(live)), FIRST)
         shoot(region, features, live, owner, np.array([self.pool.x[t.trace.seed] for t in live])[owner])
         live = [trail for trail in live if not trail.ends and trail.rays]

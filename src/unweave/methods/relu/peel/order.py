@@ -14,7 +14,7 @@ from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import NEW, Trace
 from unweave.methods.relu.deep.tracks import DARK
 from unweave.methods.relu.deep.walk import Meetings, wander
-from unweave.methods.relu.peel.trails import Region
+from unweave.methods.relu.peel.trails import Region, count_borders
 
 PARTICLES, STEPS, ROUNDS = 12, 24, 4
 BENT = 1e-6
@@ -54,7 +54,7 @@ def bends_among(region: Region, features: Known | Lifted, traces: list[Trace]) -
                 continue
             trace.solve()
             for row in np.flatnonzero(good):
-                b = others[a][meetings.border[row] - (first - features.input_size)]
+                b = others[a][meetings.border[row] - count_borders(features)]
                 if np.isnan(found[b, a]):
                     hints[b] += _beside(meetings, row)
             seen = trace.seen[first : first + m - 1]
@@ -80,7 +80,7 @@ def _is_there(features: Known | Lifted, traces: list[Trace], others: np.ndarray,
     """Where the border that is met is part of another trace as far as that is known."""
     h, jac = features.jacobian(meetings.x)
     extended = np.hstack([h, np.ones((len(h), 1))])
-    number = meetings.border - (features.width - features.input_size)
+    number = meetings.border - count_borders(features)
     there = np.zeros(len(meetings), dtype=bool)
     for row in np.flatnonzero(number >= 0):
         trace = traces[others[number[row]]]

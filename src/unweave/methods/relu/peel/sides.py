@@ -55,6 +55,8 @@ def _cut(owner: np.ndarray, t: np.ndarray, h: np.ndarray, rows: np.ndarray):
 
 def count_sides(region: Region, features: Known | Lifted, traces: list[Trace], x: np.ndarray) -> np.ndarray:
     """(points, traces) on which side of each zero set the points lie; the trace's own sign where that is known."""
+    if not traces:
+        return np.zeros((len(x), 0))
     centre = region.low + (region.high - region.low) * region.rng.uniform(0.4, 0.6, size=x.shape[1])
     points = np.vstack([x, *(_beside(region, features, trace) for trace in traces)])
     counts = np.zeros((len(points), len(traces)), dtype=int)

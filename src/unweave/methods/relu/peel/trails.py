@@ -78,6 +78,11 @@ def borders(features: Known | Lifted, x: np.ndarray) -> tuple[np.ndarray, np.nda
     return np.concatenate(zs, axis=1), np.concatenate(gs, axis=1)
 
 
+def count_borders(features: Known | Lifted) -> int:
+    """How many units are known."""
+    return borders(features, np.zeros((1, features.input_size)))[0].shape[1]
+
+
 def clearance(features: Known | Lifted, x: np.ndarray) -> np.ndarray:
     """Distance to the nearest border, in first order."""
     z, g = borders(features, x)
