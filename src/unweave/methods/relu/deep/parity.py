@@ -126,9 +126,7 @@ class Board:
             self.signs = np.sign(self.low @ self.rows.T)
             self.on_signs = [np.sign(one @ self.rows.T) for one in self.on]
 
-    def add(
-        self, low: np.ndarray, y: np.ndarray, sides: np.ndarray, signs: np.ndarray | None = None
-    ) -> None:
+    def add(self, low: np.ndarray, y: np.ndarray, sides: np.ndarray, signs: np.ndarray | None = None) -> None:
         """More points, with the signs of the units below where they are counted."""
         self.signs = np.vstack([self.held, np.sign(low @ self.rows.T) if signs is None else signs])
         self.low, self.y = np.vstack([self.low, low]), np.vstack([self.y, y])

@@ -1,8 +1,8 @@
 """Units of the next layer over known ones, without sides: zero sets followed from kinks that nothing explains yet.
 
 Without sides the features of a relu network are ``(x, |u|)``, u the units of all layers found so far, and a unit above
-is a row in these. Every kink is the beginning of a trace (``deep.trace``); crossings of known borders tell its row, rays
-within its facets tell whether it bends at known borders only. The first layer is those that bend nowhere.
+is a row in these. Every kink is the beginning of a trace (``deep.trace``); crossings of known borders tell its row,
+rays within its facets tell whether it bends at known borders only. The first layer is those that bend nowhere.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.core.errors import TimeSpent
+from unweave.methods.base import Finding
 from unweave.methods.relu.deep.cross import measure_crossings
 from unweave.methods.relu.deep.follow import begin, drop_twins, lies_on
 from unweave.methods.relu.deep.known import Known
@@ -23,8 +24,10 @@ from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.peel.order import BENT, DEVIATIONS, bends_among, settle
 from unweave.methods.relu.peel.orient import orient, over_sides, restrict
+from unweave.methods.relu.peel.rates import Lookout
 from unweave.methods.relu.peel.sides import keep_sides
 from unweave.methods.relu.peel.trails import Region, Trail, shoot, stroll
+from unweave.methods.relu.peel.vertex import bends_at_end
 
 BATCH = 8
 """Kinks from which traces begin at a time."""
@@ -41,6 +44,12 @@ IDLE = 4
 """Batches in a row without a unit after which the layer is done."""
 STEPS, CROSSINGS = 20, 7
 """Steps of the particles in a round, and attempts at a crossing."""
+MOST_ENDS, LEAST_SEEN = 0.34, 0.6
+"""Share of rays that may end, and of crossings with lines that are seen at least, where a unit is hidden at times."""
+VERTICES = 2
+"""Ends that are looked at closely."""
+ALIKE = 1e-6
+"""Facets whose planes differ by less are the same."""
 LATE = 2
 """Units of the last generation that a trace goes straight over to be of that generation itself."""
 WEAK = 1e-6
@@ -57,6 +66,8 @@ class Climb:
     say: Callable[[str], None] = lambda text: None
     features: Known | Lifted = field(init=False)
     generations: list[list[Trace]] = field(default_factory=list)
+    nearly: Finding | None = None
+    """A network that explains all but a few answers."""
 
     def __post_init__(self) -> None:
         self.features = Known(self.pool.input_size)
@@ -81,9 +92,14 @@ class Climb:
         found = [] if found is None else found
         self.ended: list[Trail] = []
         idle = 0
-        while idle < IDLE:
+        self.lookout = Lookout(self.pool, self.features)
+        while True:
             self.check_time()
-            seeds = self._seeds(found, tried)
+            seeds = (
+                self._seeds(found, tried) if self.generations else self._planes(found, tried, idle >= IDLE)
+            )
+            if self.generations and idle >= IDLE:
+                break
             if not len(seeds):
                 break
             trails = [Trail(begin(self.pool, self.features, int(m))) for m in seeds]
@@ -154,6 +170,31 @@ class Climb:
         self.features = Lifted(self.features, rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True))
         self.generations.append(found)
 
+    def _planes(self, found: list[Trace], tried: set[int], few: bool) -> np.ndarray:
+        """Kinks whose facets were met most often, each once; ``few``: only those met more than once."""
+        pool = self.pool
+        left = self.unexplained()
+        pool.measure(left, Known(pool.input_size))
+        left = left[np.isfinite(pool.normal_error[left])]
+        for trace in found:
+            left = left[~lies_on(pool, self.features, trace, left)]
+        left = np.array([m for m in left if int(m) not in tried], dtype=int)
+        offset = np.einsum("nd,nd->n", pool.normal[left], pool.x[left])
+        planes = np.column_stack([pool.normal[left], offset / self.region.scale])
+        alike = [
+            np.minimum(*(np.max(np.abs(planes - s * p), axis=1) for s in (1, -1))) < ALIKE for p in planes
+        ]
+        count = np.array([int(same.sum()) for same in alike], dtype=int)
+        chosen: list[int] = []
+        for row in np.argsort(-count, kind="stable"):
+            if len(chosen) == BATCH or (few and count[row] < 2):
+                break
+            if int(left[row]) not in tried:
+                same = left[alike[row]]
+                chosen.append(int(same[np.argmin(pool.normal_error[same] + pool.place_error[same])]))
+                tried.update(int(m) for m in same)
+        return np.array(chosen, dtype=int)
+
     def _seeds(self, found: list[Trace], tried: set[int]) -> np.ndarray:
         """Kinks of one line after the other that nothing explains, with normals."""
         pool = self.pool
@@ -184,7 +225,7 @@ class Climb:
             return
         owner = np.repeat(np.arange(len(live)), FIRST)
         shoot(region, features, live, owner, np.array([self.pool.x[t.trace.seed] for t in live])[owner])
-        live = [trail for trail in live if not trail.ends and trail.rays]
+        live = [trail for trail in live if trail.rays and not self._is_lost(trail)]
         quiet = 0
         for turn in range(ROUNDS):
             if not live:
@@ -221,17 +262,35 @@ class Climb:
                 new = far[owner[some] == j] if not self.generations else x[mine]
                 trail.trace.places = np.vstack([trail.trace.places[:PARTICLES], new])
             quiet = quiet + 1 if not crossed else 0
-            live = [trail for trail in live if not trail.ends]
+            live = [trail for trail in live if not self._is_lost(trail)]
             self.say(
                 f"    turn {turn}: {len(live)} live, {crossed} of {num} crossed, "
                 f"open {[t.trace.null.shape[1] for t in live]}"
             )
-            for trail in live:
-                if trail.rays >= ENOUGH and (quiet >= QUIET or not trail.trace.null.shape[1]):
-                    trail.done = True
-            live = [trail for trail in live if not trail.done]
+            over = [
+                trail
+                for trail in live
+                if trail.rays >= ENOUGH and (quiet >= QUIET or not trail.trace.null.shape[1])
+            ]
+            for trail in over:
+                trail.done = not self._bends(trail)
+            live = [trail for trail in live if not any(trail is other for other in over)]
             if quiet > QUIET + 3:
                 break
+
+    def _is_lost(self, trail: Trail) -> bool:
+        """Whether too many rays end, or too few of the lines that cross it see it, for a unit of the layer."""
+        if not trail.ends:
+            return False
+        if len(trail.ends) > MOST_ENDS * max(trail.rays, FIRST):
+            return True
+        seen, crossed = self.lookout.rate(trail.trace)
+        return seen < LEAST_SEEN * crossed
+
+    def _bends(self, trail: Trail) -> bool:
+        """Whether rays that end show a bend; else the unit does not show beyond."""
+        few = self.region.rng.permutation(len(trail.ends))[:VERTICES]
+        return any(bends_at_end(self.region, self.features, *trail.ends[i]) for i in few)
 
 
 def _first(owner: np.ndarray, score: np.ndarray, most: int) -> np.ndarray:

@@ -76,7 +76,9 @@ def _beside(meetings: Meetings, row: int) -> list[np.ndarray]:
     return [meetings.x[row] + step, meetings.x[row] - step]
 
 
-def _is_there(features: Known | Lifted, traces: list[Trace], others: np.ndarray, meetings: Meetings) -> np.ndarray:
+def _is_there(
+    features: Known | Lifted, traces: list[Trace], others: np.ndarray, meetings: Meetings
+) -> np.ndarray:
     """Where the border that is met is part of another trace as far as that is known."""
     h, jac = features.jacobian(meetings.x)
     extended = np.hstack([h, np.ones((len(h), 1))])

@@ -7,6 +7,7 @@ there are affine and come back as always active ones (``deep.compose``). Else th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,6 +30,8 @@ LINES = 40
 FRESH, ROUNDS = 400, 6
 """Fresh points asked at a time, and how often those that contradict are taken in."""
 MOST_LAYERS = 8
+MOST_WRONG = 0.01
+"""Share of the answers that a network which is returned whole may contradict."""
 MOST_LATE = 4
 """How often a generation is found once more because of units that turn up late."""
 ATTEMPTS = 2
@@ -54,9 +57,11 @@ def recover_by_peeling(
         rng = problem.rng("relu peeling", *range(ATTEMPTS - left))
         climb = Climb(Region(inquiry, low, high, rng), Pool(inquiry, rng), now + (end - now) / left, say)
         finding, spent = _attempt(climb, problem)
-        first = finding if first is None else first
-        if finding.network is not None and not finding.network.is_open:
+        whole = finding.network is not None and not finding.network.is_open
+        if whole and not finding.reason:
             return finding
+        if first is None or (whole and first.reason and first.network is not None and first.network.is_open):
+            first = finding
         if spent:
             break
     assert first is not None
@@ -140,12 +145,18 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
         inquiry.meter.ask(problem.suspects)
     for _ in range(ROUNDS):
         if not closing.fit():
-            return None, closing.odd
+            break
         fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng)])
         wrong = len(closing.misses(fresh, inquiry.meter.ask(fresh)))
         climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict")
         if not wrong:
             return describe(climb, problem, *closing.result()), closing.odd
+    if closing.last is not None and len(closing.odd):
+        share = len(closing.odd) / len(inquiry.meter.transcript()[0])
+        if share <= MOST_WRONG:
+            found = describe(climb, problem, *closing.result())
+            reason = f"{share:.2%} of the answers contradict the network: a unit is missing"
+            climb.nearly = replace(found, reason=reason)
     return None, closing.odd
 
 
@@ -166,7 +177,9 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:
-    """The layers with sides; or, without any, the hyperplanes of the first layer, open above."""
+    """The network that explains nearly all, or the layers with sides, or the first hyperplanes, open above."""
+    if climb.nearly is not None:
+        return climb.nearly
     features: Known | Lifted = climb.features
     while isinstance(features, Lifted) and (isinstance(features.known, Lifted) or features.known.depth):
         features = features.known

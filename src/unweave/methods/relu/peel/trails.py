@@ -97,7 +97,12 @@ def facets(features: Known | Lifted, rows: np.ndarray, x: np.ndarray) -> np.ndar
 
 
 def stroll(
-    region: Region, features: Known | Lifted, traces: list[Trace], owner: np.ndarray, x: np.ndarray, steps: int
+    region: Region,
+    features: Known | Lifted,
+    traces: list[Trace],
+    owner: np.ndarray,
+    x: np.ndarray,
+    steps: int,
 ) -> Meetings:
     """Move particles on the zero sets (``deep.walk``), in place; those that end where a trace is not known go back."""
     start = x.copy()
