@@ -42,6 +42,21 @@ LINES, OFFLINE = 24, 400
 """Lines along which signs are kept where nothing tells them, and points."""
 
 
+def find_box(inquiry: Inquiry, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of the domain itself where it is a box, or of one within a ball."""
+    d, domain = inquiry.input_size, inquiry.meter.domain
+    points = np.concatenate([domain.sample(200, d, rng), domain.edge(600, d, rng)])
+    low, high = points.min(axis=0), points.max(axis=0)
+    middle, half = (low + high) / 2, (high - low) / 2
+    corners = np.array(list(product((-1.0, 1.0), repeat=d)))
+    for k in range(NARROWER):
+        if np.all(domain.contains(np.where(corners < 0, low, high), 0.0)):
+            break
+        reach = 0.97**k / np.sqrt(d) * half
+        low, high = middle - reach, middle + reach
+    return low, high
+
+
 @dataclass
 class Arrangement:
     """The units found so far over some planes."""
@@ -57,17 +72,8 @@ class Arrangement:
     """Whether chains that nothing is seen to bend at are taken for units of the next layer, and of the last one too."""
 
     def __post_init__(self) -> None:
-        d, domain = self.inquiry.input_size, self.inquiry.meter.domain
-        self.features = Known(d)
-        points = np.concatenate([domain.sample(200, d, self.rng), domain.edge(600, d, self.rng)])
-        self.low, self.high = points.min(axis=0), points.max(axis=0)
-        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        corners = np.array(list(product((-1.0, 1.0), repeat=d)))
-        for k in range(NARROWER):  # the box itself, or one within a ball
-            if np.all(domain.contains(np.where(corners < 0, self.low, self.high), 0.0)):
-                break
-            reach = 0.97**k / np.sqrt(d) * half
-            self.low, self.high = middle - reach, middle + reach
+        self.features = Known(self.inquiry.input_size)
+        self.low, self.high = find_box(self.inquiry, self.rng)
         self.scale = float(np.max(self.high - self.low))
 
     def draw(self) -> None:

@@ -13,11 +13,12 @@ from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
-from unweave.methods.relu.deep.arrange import Arrangement
+from unweave.methods.relu.deep.arrange import Arrangement, find_box
 from unweave.methods.relu.deep.closing import close
 from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
+from unweave.methods.relu.peel.recover import recover_by_peeling
 from unweave.probes.inquiry import Inquiry
 
 MAPS = 3
@@ -34,6 +35,9 @@ def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Fi
     Thin cells are lost on one map and met on another: of two inputs, of which a map shows everything, another is drawn
     where nothing closes.
     """
+    if inquiry.input_size > 2:
+        low, high = find_box(inquiry, problem.rng("relu box"))
+        return recover_by_peeling(inquiry, problem, low, high, max_seconds)
     end = clock.now() + problem.within(max_seconds)
     attempts = MAPS if inquiry.input_size == 2 else 1
     first: Finding | None = None

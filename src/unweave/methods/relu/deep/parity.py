@@ -116,21 +116,42 @@ class Board:
     rows: np.ndarray
     nulls: list[np.ndarray]
     deadline: float = np.inf
+    signs: np.ndarray | None = None
+    """(n, rows) of the units below at the points, and at those of the chains, where they are counted, too; else as the
+    rows have them."""
+    on_signs: list[np.ndarray] | None = None
 
-    def add(self, low: np.ndarray, y: np.ndarray, sides: np.ndarray) -> None:
+    def __post_init__(self) -> None:
+        if self.signs is None or self.on_signs is None:
+            self.signs = np.sign(self.low @ self.rows.T)
+            self.on_signs = [np.sign(one @ self.rows.T) for one in self.on]
+
+    def add(self, low: np.ndarray, y: np.ndarray, sides: np.ndarray, signs: np.ndarray | None = None) -> None:
+        """More points, with the signs of the units below where they are counted."""
+        self.signs = np.vstack([self.held, np.sign(low @ self.rows.T) if signs is None else signs])
         self.low, self.y = np.vstack([self.low, low]), np.vstack([self.y, y])
         self.sides = np.vstack([self.sides, sides])
 
-    def lift(self, low: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    @property
+    def held(self) -> np.ndarray:
+        assert self.signs is not None
+        return self.signs
+
+    @property
+    def chains(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What is known below on every chain, and the signs of the units there."""
+        assert self.on_signs is not None
+        return list(zip(self.on, self.on_signs, strict=True))
+
+    def lift(self, low: np.ndarray, signs: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """The features with a one."""
-        signs = np.sign(low @ self.rows.T)
         return np.hstack([low[:, :-1], signs * (low @ rows.T), low[:, -1:]])
 
     def design(self, groups: list[list[int]], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Least squares for the affine part and one row for every group, which vanishes on its chains."""
         if clock.now() > self.deadline:
             raise TimeSpent("the time for fitting its last layer is over")
-        h, on = self.lift(self.low, rows), [self.lift(one, rows) for one in self.on]
+        h, on = self.lift(self.low, self.held, rows), [self.lift(*one, rows) for one in self.chains]
         (n, p), k = h.shape, self.y.shape[1]
         blocks = [np.einsum("np,ij->nipj", h, np.eye(k)).reshape(n * k, p * k)]
         for group in groups:
@@ -156,8 +177,11 @@ class Board:
         left = float(np.max(np.abs(rest)) / (np.std(self.y) + 1e-300))
         return Fit(rows, solution, vt[~kept].T / scale[:, None], left, rest, u[:, kept])
 
-    def trim(self, groups: list[list[int]]) -> None:
-        """Leave out points, if they are few, that all others contradict: of cells whose sides are miscounted."""
+    def trim(self, groups: list[list[int]], few: float = FEW) -> np.ndarray:
+        """Leave out points, if they are few, that all others contradict: of cells whose sides are miscounted.
+
+        Which are kept.
+        """
         a, y = self.design(groups, self.rows)
         n, k = self.y.shape
         scale, size = np.linalg.norm(a, axis=0), float(np.std(self.y)) + 1e-300
@@ -165,13 +189,37 @@ class Board:
         weight = np.ones(len(a))
         for _ in range(TRIMS):
             if clock.now() > self.deadline:
-                return
+                return np.ones(n, dtype=bool)
             solution = np.linalg.lstsq(a * weight[:, None], y * weight, rcond=RANK)[0]
             miss = np.abs(a @ solution - y)
             weight = 1 / np.sqrt(np.maximum(miss, 1e-3 * FITS * size))
         good = np.all(miss[: n * k].reshape(n, k) <= FITS * size, axis=1)
-        if 1 - FEW <= np.mean(good) < 1:
-            self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
+        if not 1 - few <= np.mean(good) < 1:
+            return np.ones(n, dtype=bool)
+        self.low, self.y, self.sides = self.low[good], self.y[good], self.sides[good]
+        self.signs = self.held[good]
+        return good
+
+    def _rates(self, groups: list[list[int]], fit: Fit) -> tuple[np.ndarray, np.ndarray]:
+        """By how much the features of the units below count: in the answers (n, k, units), in the groups' rows."""
+        m, first = len(self.rows), self.low.shape[1] - 1
+        p, k = self.low.shape[1] + m, self.y.shape[1]
+        affine = fit.solution[: p * k].reshape(p, k)[first : first + m]
+        rows = fit.solution[p * k :].reshape(len(groups), p)[:, first : first + m]
+        slopes = np.broadcast_to(affine.T, (len(self.y), k, m)).copy()
+        for row, group in zip(rows, groups, strict=True):
+            side = np.prod(self.sides[:, group], axis=1)
+            slopes += side[:, None, None] * self.outputs[group[0]][:, None] * row
+        return slopes, rows
+
+    def _change(self, groups: list[list[int]], unit: int, way: np.ndarray, slopes, rows) -> np.ndarray:
+        """What changes of everything fitted when the row of a unit below moves along ``way``."""
+        moved = self.held[:, unit] * (self.low @ way)
+        parts = [(moved[:, None] * slopes[:, :, unit]).ravel()]
+        for row, group in zip(rows, groups, strict=True):
+            for there, signs in (self.chains[chain] for chain in group):
+                parts.append(signs[:, unit] * (there @ way) * row[unit])
+        return np.concatenate(parts)
 
     def turn(self, groups: list[list[int]], start: np.ndarray) -> Fit:
         """The same with the open directions of the rows below as the answers have them, by Gauss-Newton."""
@@ -182,12 +230,10 @@ class Board:
             if best.left <= FITS:
                 break
             keys, ways = [], []
+            slopes, shares = self._rates(groups, best)
             for unit, null in enumerate(self.nulls):
                 for way in null.T:
-                    moved = best.rows.copy()
-                    moved[unit] += way
-                    change = self.design(groups, moved)[0] - self.design(groups, best.rows)[0]
-                    column = change @ best.solution
+                    column = self._change(groups, unit, way, slopes, shares)
                     ways.append(column - best.basis @ (best.basis.T @ column))
                     keys.append((unit, way))
             step = np.linalg.lstsq(np.array(ways).T, best.rest, rcond=1e-8)[0]
@@ -223,7 +269,10 @@ def fit_last(
     board: Board, say: Callable[[str], None] = lambda text: None, old: Last | None = None
 ) -> Last | None:
     """The units that explain every piece, as few as that, or those with the groups of ``old``; None where none do."""
-    groups, fit = _group(board, say) if old is None else (old.groups, board.turn(old.groups, old.below))
+    if old is None:
+        groups, fit = _group(board, say)
+    else:
+        groups, fit = old.groups, board.turn(old.groups, old.below)
     if fit.left > FITS:
         return None
     solution, misplaced = _keep_sides(board, groups, fit)
@@ -266,7 +315,7 @@ def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], F
 
 def _keep_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[np.ndarray, float]:
     """The solution with its open directions such that every row has one sign on either side of its chains."""
-    h, solution, null = board.lift(board.low, fit.rows), fit.solution, fit.null
+    h, solution, null = board.lift(board.low, board.held, fit.rows), fit.solution, fit.null
     p, k = h.shape[1], board.y.shape[1]
     values, turns = [], []
     for place, group in enumerate(groups):

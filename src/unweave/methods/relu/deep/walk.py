@@ -147,9 +147,11 @@ def _settle(features, rows: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _choose_goals(features, traces: list[Trace], owner: np.ndarray, rng) -> np.ndarray:
-    """For each particle the number of a border of the last layer whose share is open; -1 where there is none."""
+    """For each particle the number of a border of the last layers whose share is open; -1 where there is none."""
     count = sum(g.shape[1] for g in features.gradients(np.zeros((1, features.input_size)))[1])
     last = len(features.gradients(np.zeros((1, features.input_size)))[1][-1][0])
+    if features.width == features.input_size + count:  # without sides every unit is a feature
+        last = count
     goal = np.full(len(owner), -1)
     for j, trace in enumerate(traces):
         mine = np.flatnonzero(owner == j)

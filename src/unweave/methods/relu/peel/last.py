@@ -1,0 +1,123 @@
+"""The last hidden layer and the outputs over known generations: every side is counted, the rest is least squares.
+
+With the sides of its units at all points (``sides``) the answers are linear in the rows of the last layer
+(``deep.parity``), whatever is open in them. Parts of one unit are found as those that one row explains. Answers that
+contradict are taken in until none does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.lift import Lifted
+from unweave.methods.relu.deep.parity import Board, Last, fit_last
+from unweave.methods.relu.deep.trace import Trace
+from unweave.methods.relu.peel.climb import Climb
+from unweave.methods.relu.peel.sides import count_sides
+
+POINTS = 4.0
+"""Points for every unknown of the layer, ..."""
+MOST_POINTS = 6000
+"""... at most so many."""
+REFITS, MOST_TOLD = 8, 400
+"""How often answers that contradict are taken in, and how many at a time."""
+FEW = 0.05
+"""Share of the points that may be left out besides those taken in."""
+WITHIN = 1e-7
+"""Miss of an answer, relative to their spread, within which it agrees."""
+
+
+@dataclass
+class Closing:
+    """The traces of the last layer over the generations of a climb, and what fits them."""
+
+    climb: Climb
+    traces: list[Trace]
+    last: Last | None = None
+
+    def __post_init__(self) -> None:
+        climb = self.climb
+        self.traces = traces = climb.orient(self.traces)
+        self.features = features = climb.features
+        self.odd = np.zeros((0, features.input_size))
+        """Where answers contradict whatever the rows are: something is missing there."""
+        self.below: list[Trace] = []
+        self.base: Known | Lifted = features
+        if isinstance(features, Lifted):
+            self.base, self.below = features.known, climb.generations[-1]
+        x, y = climb.pool.inquiry.meter.transcript()
+        p, k = features.width + 1, y.shape[1]
+        wanted = int(POINTS * (p + len(traces) * p / k)) + 200
+        some = climb.region.rng.permutation(len(x))[: min(wanted, MOST_POINTS)]
+        seeds = [trace.seed for trace in traces]
+        outputs, jumps = climb.pool.output[seeds], climb.pool.slope_jump[seeds]
+        outputs = outputs * np.where(np.sum(outputs * jumps, axis=1, keepdims=True) < 0, -1.0, 1.0)
+        chains = [trace.places for trace in traces]
+        self.board = Board(
+            *self._points(x[some], y[some]),
+            outputs,
+            [self._below(part) for part in chains],
+            features.rows if isinstance(features, Lifted) else np.zeros((0, features.width + 1)),
+            [trace.null for trace in self.below],
+            climb.deadline,
+            self._signs(x[some]),
+            [self._signs(part) for part in chains],
+        )
+
+    def fit(self) -> bool:
+        """Whether the layer explains every answer, those that contradict it taken in."""
+        climb = self.climb
+        x, y = climb.pool.inquiry.meter.transcript()
+        if self.last is None:
+            self.last = fit_last(self.board, climb.say)
+        odd = np.zeros(0, dtype=int)
+        for _ in range(REFITS):
+            wrong = np.setdiff1d(self.misses(x, y), odd)
+            climb.say(f"  {len(wrong)} of {len(x)} answers contradict, {len(odd)} are odd")
+            if self.last is None or not len(wrong):
+                break
+            told = wrong[:: 1 + len(wrong) // MOST_TOLD]
+            before = len(self.board.y)
+            self.board.add(*self._points(x[told], y[told]), self._signs(x[told]))
+            fit = fit_last(self.board, climb.say, self.last)
+            if fit is None:  # the sides are miscounted where something is missing
+                kept = self.board.trim(self.last.groups, FEW + len(told) / len(self.board.y))
+                odd = np.union1d(odd, told[~kept[before:]])
+                fit = fit_last(self.board, climb.say, self.last)
+            self.last = fit
+        wrong = self.misses(x, y)
+        self.odd = x[wrong] if self.last is not None else x[:0]
+        return not len(wrong)
+
+    def misses(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """Answers that contradict."""
+        if self.last is None:
+            return np.arange(len(x))
+        h = np.hstack([self._with(self.last.below).features(x), np.ones((len(x), 1))])
+        return np.flatnonzero(np.max(np.abs(self.last(h) - y), axis=1) > WITHIN * (np.std(y) + 1e-300))
+
+    def result(self) -> tuple[Lifted, np.ndarray]:
+        """All features, and the outputs (features + 1, k)."""
+        last = self.last
+        assert last is not None
+        size = np.linalg.norm(last.rows[:, :-1], axis=1)
+        features = Lifted(self._with(last.below), last.rows / size[:, None])
+        middle = np.vstack([last.affine[:, :-1].T, size[:, None] * last.outputs])
+        return features, np.vstack([middle, last.affine[:, -1]])
+
+    def _points(self, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._below(x), y, count_sides(self.climb.region, self.features, self.traces, x)
+
+    def _signs(self, x: np.ndarray) -> np.ndarray:
+        return count_sides(self.climb.region, self.base, self.below, x)
+
+    def _with(self, rows: np.ndarray) -> Known | Lifted:
+        """The features with these rows of the generation below."""
+        return Lifted(self.base, rows) if isinstance(self.features, Lifted) else self.features
+
+    def _below(self, x: np.ndarray) -> np.ndarray:
+        """What the units of the last generation are rows of, with a one."""
+        return np.hstack([self.base.features(x), np.ones((len(x), 1))])

@@ -1,0 +1,205 @@
+"""Relu networks of any depth in a box of few inputs, as a finding: generation after generation, then the last layer.
+
+Where everything that shows is explained, the network is the same function in the box; units that never change side
+there are affine and come back as always active ones (``deep.compose``). Else the layers that are known come back open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from unweave.core import clock
+from unweave.core.errors import BudgetSpent, TimeSpent
+from unweave.core.network import UNKNOWN, Network
+from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.deep.compose import compose, rows_of
+from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.lift import Lifted
+from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.peel.climb import Climb
+from unweave.methods.relu.peel.last import Closing
+from unweave.methods.relu.peel.trails import Region
+from unweave.probes.inquiry import Inquiry
+from unweave.probes.lines import draw_lines, line_through
+
+LINES = 40
+"""Random lines through the box, and as many between its faces."""
+FRESH, ROUNDS = 400, 6
+"""Fresh points asked at a time, and how often those that contradict are taken in."""
+MOST_LAYERS = 8
+MOST_WRONG = 0.01
+"""Share of the answers that a network which is returned whole may contradict."""
+MOST_LATE = 4
+"""How often a generation is found once more because of units that turn up late."""
+ATTEMPTS = 2
+"""Pools that are drawn, at most."""
+ODD = 12
+"""Lines through places where something is missing."""
+SUSPECTS = 40
+"""Places where something was missed before through which lines are drawn."""
+
+
+def recover_by_peeling(
+    inquiry: Inquiry,
+    problem: Problem,
+    low: np.ndarray,
+    high: np.ndarray,
+    max_seconds: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> Finding:
+    """The network where every answer agrees with it; else the layers that are known, open above."""
+    end, first = clock.now() + problem.within(max_seconds), None
+    for left in range(ATTEMPTS, 0, -1):
+        now = clock.now()
+        rng = problem.rng("relu peeling", *range(ATTEMPTS - left))
+        climb = Climb(Region(inquiry, low, high, rng), Pool(inquiry, rng), now + (end - now) / left, say)
+        finding, spent = _attempt(climb, problem)
+        whole = finding.network is not None and not finding.network.is_open
+        if whole and not finding.reason:
+            return finding
+        if first is None or (whole and first.reason and first.network is not None and first.network.is_open):
+            first = finding
+        if spent:
+            break
+    assert first is not None
+    return first
+
+
+def _attempt(climb: Climb, problem: Problem) -> tuple[Finding, bool]:
+    """What one pool shows, and whether nothing more can be asked."""
+    inquiry = climb.pool.inquiry
+    try:
+        with inquiry.meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return _peel(climb, problem), False
+    except TimeSpent as spent:
+        if not climb.generations:
+            return Finding(None, reason=str(spent)), False
+        return describe_open(climb, str(spent)), False
+    except BudgetSpent as spent:
+        if not climb.generations:
+            raise
+        return describe_open(climb, str(spent)), True
+
+
+def _peel(climb: Climb, problem: Problem) -> Finding:
+    """Generation after generation until one closes."""
+    draw_pool(climb, problem.suspects)
+    late, known = 0, None
+    while len(climb.generations) < MOST_LAYERS:
+        sure, loose = climb.settle_generation(climb.find_generation(known))
+        known = None
+        if late < MOST_LATE and climb.take_late([*sure, *loose]):
+            late += 1
+            continue
+        if climb.generations and climb.candidates and len(sure) + len(loose) == len(climb.candidates):
+            finding, odd = close(climb, problem)
+            if finding is not None:
+                return finding
+            late += 1
+            if not len(odd) or late > MOST_LATE or not draw_towards(climb, odd):
+                break
+            known = climb.candidates
+            continue
+        if not sure:
+            break
+        climb.add_generation(sure)
+    if not climb.generations:
+        return Finding(None, reason="no hyperplane shows in the whole domain")
+    return describe_open(climb, f"{len(climb.unexplained())} of {len(climb.pool.x)} kinks are not explained")
+
+
+def draw_pool(climb: Climb, suspects: np.ndarray | None) -> None:
+    """Lines through the box, between its faces, and through places where something was missed before."""
+    pool, rng = climb.pool, climb.region.rng
+    domain, d = pool.inquiry.meter.domain, pool.input_size
+    pool.add_lines(draw_lines(domain, LINES, d, rng))
+    starts, ends = domain.edge(LINES, d, rng), domain.edge(LINES, d, rng)
+    apart = np.linalg.norm(starts - ends, axis=1) > 0.1 * climb.region.scale
+    middle = (starts + ends)[apart] / 2
+    pool.add_lines(line_through(domain, middle, ends[apart]))
+    if suspects is not None and len(suspects):
+        starts = np.repeat(suspects[:SUSPECTS], 2, axis=0)
+        goals = domain.sample(len(starts), d, rng)
+        pool.add_lines(line_through(domain, (starts + goals) / 2, starts))
+
+
+def draw_towards(climb: Climb, odd: np.ndarray) -> bool:
+    """Lines through places where something is missing; whether they meet anything that is not explained."""
+    pool, rng = climb.pool, climb.region.rng
+    domain, d = pool.inquiry.meter.domain, pool.input_size
+    starts = odd[rng.permutation(len(odd))[:ODD]]
+    goals = domain.sample(len(starts), d, rng)
+    new = pool.add_lines(line_through(domain, (starts + goals) / 2, starts))
+    return len(np.intersect1d(new, climb.unexplained())) > 0
+
+
+def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
+    """The whole network with the candidates as its last layer; None where answers contradict it, and where they do."""
+    closing = Closing(climb, climb.candidates)
+    inquiry, d = climb.pool.inquiry, climb.pool.input_size
+    domain, rng = inquiry.meter.domain, problem.rng("relu fresh")
+    if problem.suspects is not None:
+        inquiry.meter.ask(problem.suspects)
+    for _ in range(ROUNDS):
+        if not closing.fit():
+            break
+        fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng)])
+        wrong = len(closing.misses(fresh, inquiry.meter.ask(fresh)))
+        climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict")
+        if not wrong:
+            return describe(climb, problem, *closing.result()), closing.odd
+    if closing.last is not None and len(closing.odd):
+        share = len(closing.odd) / len(inquiry.meter.transcript()[0])
+        if share <= MOST_WRONG:
+            found = describe(climb, problem, *closing.result())
+            reason = f"{share:.2%} of the answers contradict the network: a unit is missing"
+            climb.nearly = replace(found, reason=reason)
+    return None, closing.odd
+
+
+def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) -> Finding:
+    """The whole network."""
+    base: Known | Lifted = features
+    while isinstance(base, Lifted):
+        base = base.known
+    composed = compose(base, rows_of(features), top, climb.pool.inquiry.meter.domain, problem.rng("compose"))
+    warnings = []
+    for layer, (count, told) in enumerate(
+        zip(composed.num_carriers, composed.sides_told, strict=True), start=base.depth + 1
+    ):
+        if count:
+            text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
+            warnings.append(text if told else text + "; they absorb the sides of others")
+    return Finding(composed.network, warnings=tuple(warnings), in_domain=True)
+
+
+def describe_open(climb: Climb, reason: str) -> Finding:
+    """The network that explains nearly all, or the layers with sides, or the first hyperplanes, open above."""
+    if climb.nearly is not None:
+        return climb.nearly
+    features: Known | Lifted = climb.features
+    while isinstance(features, Lifted) and (isinstance(features.known, Lifted) or features.known.depth):
+        features = features.known
+    if isinstance(features, Known):
+        names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in features.leaks]
+        depth = features.depth
+        words = "the first hidden layer is" if depth == 1 else f"the first {depth} hidden layers are"
+        return Finding(
+            Network(features.weights, features.biases, names, upper=UNKNOWN),
+            reason=f"{words} known as far as it shows here, what stands above is not: {reason}",
+            undetermined=("the scale of every row", f"everything above layer {depth}"),
+        )
+    planes = features.rows
+    network = Network([planes[:, :-1]], [planes[:, -1]], ["relu"], upper=UNKNOWN)
+    return Finding(
+        network,
+        reason=f"the first hidden layer is known as far as it shows here, what stands above it is not: {reason}",
+        undetermined=(
+            *(f"layer 1, unit {i}: the side it is active on" for i in range(len(planes))),
+            "layer 1: the scale of every row",
+            "everything above layer 1",
+        ),
+    )
