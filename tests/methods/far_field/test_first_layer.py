@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,12 @@ from truth import random_network
 from unweave.core import activations as act
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.methods.far_field.first_layer import invert_profile, read_first_layer, sharpen_rows
+from unweave.methods.far_field.first_layer import (
+    invert_profile,
+    place_units,
+    read_first_layer,
+    sharpen_rows,
+)
 from unweave.methods.far_field.sight import Sight
 from unweave.models.resolve import resolve
 from unweave.probes.far_circle import find_crossings, random_circle
@@ -52,3 +59,27 @@ def test_rows_are_sharpened_where_steps_lead_beyond_the_profile_or_answers_turn_
     layer = read_first_layer(sight, circle, crossings, True, np.eye(6))
     assert np.max(errors(network, layer.rows)) > 1e-3
     assert np.max(errors(network, sharpen_rows(sight, layer).rows)) < 1e-6
+
+
+@pytest.mark.parametrize("factor", [1 / 400, 1.0, 5.0])
+def test_rows_have_their_lengths_whatever_width_a_crossing_was_given(factor):
+    network, rng = random_network((6, 5, 4, 1), "tanh", seed=2), np.random.default_rng(5)
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    circle = random_circle(6, rng)
+    crossings = find_crossings(
+        sight.meter.ask, circle, sight.radius, sight.activation, tolerance=sight.tolerance, close=256.0
+    )
+    layer = sharpen_rows(sight, read_first_layer(sight, circle, crossings, True, np.eye(6)))
+    given = [
+        replace(r, crossing=replace(r.crossing, width=factor * r.crossing.width)) for r in layer.readings
+    ]
+    rows, biases = place_units(sight, replace(layer, readings=given))
+    cosines = rows @ network.weights[0].T / np.linalg.norm(network.weights[0], axis=1)
+    true = np.argmax(np.abs(cosines) / np.linalg.norm(rows, axis=1, keepdims=True), axis=1)
+    np.testing.assert_allclose(
+        np.linalg.norm(rows, axis=1), np.linalg.norm(network.weights[0][true], axis=1), rtol=0.03
+    )
+    signs = np.sign(cosines[np.arange(len(rows)), true])
+    np.testing.assert_allclose(signs * biases, network.biases[0][true], atol=0.4)

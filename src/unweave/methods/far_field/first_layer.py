@@ -30,7 +30,9 @@ ATTEMPTS = 4
 PROFILE_NODES, PROFILE_MARGIN = 10, 1.1
 """Places of a unit's profile, and its length relative to the longest of the unit's steps."""
 LIKELY = 1.6
-"""Ratio of the slope of a profile to that of its crossing, or the inverse, beyond which the latter counts."""
+"""Ratio of the slope of a profile to that of its crossing, or the inverse, beyond which it is asked again."""
+PROFILES, FURTHER = 5, 1e3
+"""Profiles of a unit at most, and the ratio of their lengths."""
 WIDE_REACH = np.linspace(-6.0, 6.0, 13)
 """Where a profile at an antipode is asked, in widths: the bias moves it."""
 LONGER = (1.0, 1.7)
@@ -178,7 +180,7 @@ def scale_rows(sight: Sight, layer: FirstLayer) -> np.ndarray:
     """The rows in their true lengths, from a profile across each crossing; under an unknown top only their directions
     are known before.
     """
-    return layer.rows * _lengths(sight, layer, _ask_across(sight, layer, REACH))[:, None]
+    return _profile(sight, layer)[0]
 
 
 def place_units(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray]:
@@ -186,31 +188,52 @@ def place_units(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray
     antipode, where the large part of ``a . x`` cancels. A unit is taken to be at 0 where its profile changes most.
     """
     with sight.meter.stage("profiles"):
-        answers = _ask_across(sight, layer, REACH)
-        opposite = _ask_across(sight, layer, WIDE_REACH, side=-1.0)
-    lengths = _lengths(sight, layer, answers)
-    widths = np.array([r.crossing.width for r in layer.readings])
-    along = np.sum(layer.rows * layer.tangents, axis=1)
-    off = np.abs(np.log(np.maximum(lengths * np.abs(along) * widths, 1e-300))) > np.log(LIKELY)
-    rows = layer.rows * np.where(off, 1 / np.maximum(np.abs(along) * widths, 1e-300), lengths)[:, None]
+        rows, widths, answers = _profile(sight, layer)
+        opposite = _ask_across(sight, layer, widths, WIDE_REACH, side=-1.0)
     middles = [_middle(REACH, a) + _middle(WIDE_REACH, b) for a, b in zip(answers, opposite, strict=True)]
     return rows, -np.array(middles) * widths * np.sum(rows * layer.tangents, axis=1) / 2
 
 
-def _ask_across(sight: Sight, layer: FirstLayer, places: np.ndarray, side: float = 1.0) -> np.ndarray:
-    """Answers across each crossing, or its antipode, at places in widths: (units, places, outputs)."""
-    bases = side * np.array([r.base for r in layer.readings])
-    widths = np.array([r.crossing.width for r in layer.readings])
-    points = bases[:, None] + (widths[:, None] * places)[:, :, None] * layer.tangents[:, None]
-    return sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(*points.shape[:2], -1)
+def _profile(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows in their true lengths, and answers at ``REACH`` across each crossing, in the widths that come with them.
 
-
-def _lengths(sight: Sight, layer: FirstLayer, answers: np.ndarray) -> np.ndarray:
-    """By what each row must be multiplied, from the slopes that its profile shows."""
-    slopes = np.array([abs(fit_shape(REACH, a, sight.activation).slope) for a in answers])
+    A top that is not monotone gives a crossing a width of any size: then the first profile shows a piece of the
+    transition, or too few places in it, but its slope tells where to ask for a better one.
+    """
     widths = np.array([r.crossing.width for r in layer.readings])
+    answers = _ask_across(sight, layer, widths, REACH)
+    slopes = np.array([_slope(sight, a) for a in answers])
+    for _ in range(PROFILES - 1):
+        (off,) = np.nonzero(np.abs(np.log(slopes)) > np.log(LIKELY))
+        if not len(off):
+            break
+        widths[off] /= np.clip(slopes[off], 1 / FURTHER, FURTHER)
+        answers[off] = _ask_across(sight, layer, widths, REACH, units=off)
+        slopes[off] = [_slope(sight, a) for a in answers[off]]
+    slopes = np.where(np.abs(np.log(slopes)) > np.log(LIKELY), 1.0, slopes)
     along = np.sum(layer.rows * layer.tangents, axis=1)
-    return slopes / widths / np.where(along == 0, 1.0, np.abs(along))
+    rows = layer.rows * (slopes / widths / np.where(along == 0, 1.0, np.abs(along)))[:, None]
+    return rows, widths, answers
+
+
+def _slope(sight: Sight, answers: np.ndarray) -> float:
+    return max(abs(fit_shape(REACH, answers, sight.activation).slope), 1e-300)
+
+
+def _ask_across(
+    sight: Sight,
+    layer: FirstLayer,
+    widths: np.ndarray,
+    places: np.ndarray,
+    *,
+    units: np.ndarray | None = None,
+    side: float = 1.0,
+) -> np.ndarray:
+    """Answers across each crossing, or its antipode, at places in widths: (units, places, outputs)."""
+    units = np.arange(len(widths)) if units is None else units
+    bases = side * np.array([layer.readings[i].base for i in units])
+    points = bases[:, None] + (widths[units, None] * places)[:, :, None] * layer.tangents[units, None]
+    return sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(*points.shape[:2], -1)
 
 
 def _middle(places: np.ndarray, answers: np.ndarray) -> float:

@@ -70,6 +70,9 @@ VERTICES, PEELING, MIDDLE_SHARE = 20.0, 15.0, 0.85
 share of the time left that this may take."""
 MANY = 64
 """First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear."""
+CROWDED, GLANCE = 20, 8.0
+"""First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
+several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -252,7 +255,7 @@ class _Run:
         two = hidden is not None and len(hidden) == 2
         top = Top(None, np.inf, len(patterns))
         # two layers are the likeliest, and their students need the fewest vertices
-        small = len(layer.rows) <= SMALL
+        small, crowded = len(layer.rows) <= SMALL, self._crowded(layer)
         first = small and (hidden is None or two) and not self.sight.coarse
         if first:
             top = fit_top(
@@ -262,13 +265,14 @@ class _Run:
                 accept=self.sight.accept,
                 rng=self.sight.rng,
                 max_vertices=self._most_vertices(len(layer.rows)),
-                deadline=min(self.deadline, clock.now() + VERTICES),
+                deadline=min(self.deadline, clock.now() + (GLANCE if crowded else VERTICES)),
                 deeper=not two,
             )
         elif hidden is None or two:
             top = fit_by_curvature(self.sight, layer, pool, self.deadline)
             if top.network is not None:
                 return top, layer
+            seconds = GLANCE if crowded else VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
             top = fit_wide(
                 pool,
                 self.sight.activation,
@@ -277,7 +281,7 @@ class _Run:
                 noise=self.sight.noise if self.sight.coarse else 0.0,
                 rng=self.sight.rng,
                 max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
-                deadline=min(self.deadline, clock.now() + VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3),
+                deadline=min(self.deadline, clock.now() + seconds),
             )
             first = True
         if top.network is not None:
@@ -293,6 +297,11 @@ class _Run:
         """Several layers on top, or a steep one, in turn; ``first``: on far vertices one layer ended with ``top``."""
         hidden, tried = self.problem.hidden, top.attempts
         two = hidden is not None and len(hidden) == 2
+        if self._crowded(layer) and (hidden is None or two):
+            top = fit_middle(self.sight, layer, hidden, self.deadline, num_students=1)
+            tried += top.attempts
+            if top.network is not None:
+                return replace(top, attempts=tried)
         # three layers and more are found soon, or not soon
         for until in (clock.now() + PEELING, self.deadline):
             if not (first and two):
@@ -317,6 +326,9 @@ class _Run:
             if top.network is not None or two:
                 break
         return replace(top, attempts=tried)
+
+    def _crowded(self, layer: FirstLayer) -> bool:
+        return max(CROWDED, self.meter.input_size) < len(layer.rows) <= SMALL
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

@@ -13,6 +13,7 @@ last digits. The width above is unknown: it is mostly that of the first layer, e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -50,14 +51,23 @@ CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
 
-def fit_middle(sight: Sight, layer: FirstLayer, hidden: tuple[int, ...] | None, deadline: float) -> Top:
-    """The whole network of two hidden layers, or the reason why there is none; ``hidden`` are its widths when given."""
+def fit_middle(
+    sight: Sight,
+    layer: FirstLayer,
+    hidden: tuple[int, ...] | None,
+    deadline: float,
+    num_students: int | None = None,
+) -> Top:
+    """The whole network of two hidden layers, or the reason why there is none; ``hidden`` are its widths when given.
+
+    ``num_students``: so many widths at most.
+    """
     meter, size = sight.meter, sight.meter.input_size
     rows, biases = place_units(sight, layer)
     typical = float(np.median(np.linalg.norm(rows, axis=1)))
     x, y = np.zeros((0, size)), np.zeros((0, meter.output_size))
     attempts, best, reason = [], np.inf, ""
-    for width in _widths(len(rows), hidden):
+    for width in islice(_widths(len(rows), hidden), num_students):
         layout = Layout.uniform((size, len(rows), width, meter.output_size), sight.activation)
         wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
         too_dear = wanted - len(x) > meter.ledger.left - CERTIFICATE_SHARE
