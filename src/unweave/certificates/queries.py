@@ -52,6 +52,10 @@ CLOSE = 1e-3
 """The same where standard errors could not be computed."""
 ENOUGH = 2
 """Answers for each number that they determine, where there are too many to use all."""
+SHARE_OF_UNITS = 0.8
+"""Of those answers, which are taken because one or another unit moves there."""
+MOVING = 0.1
+"""Derivative of a unit, relative to its largest at the answers, from which on it moves."""
 MOST_COMPARED = 1000
 """Points at which hyperplanes are compared."""
 LOOSEST = 0.1
@@ -144,17 +148,23 @@ def certify(
 def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Which answers the standard errors are computed from: all, or where these are too many enough for every unit.
 
-    Fewer answers leave larger errors, so that nothing is called determined that is not.
+    Fewer answers leave larger errors, so that nothing is called determined that is not. A unit is told by answers at
+    which it moves: one that is saturated almost everywhere is told by few of them.
     """
     count, d = network.num_parameters, network.input_size
     if y.size * count <= MOST_ENTRIES or count > MOST_PARAMETERS:
         return np.arange(len(x))
-    chosen = [rng.permutation(len(x))[: ENOUGH * count // network.output_size + 1]]
-    for height in (x @ network.weights[0].T + network.biases[0]).T:
-        active = np.flatnonzero(height > 0)
-        chosen.append(rng.permutation(active)[: ENOUGH * (d + 2)])
-    rows = np.unique(np.concatenate(chosen))
-    return rng.permutation(rows)[: int(MOST_ENTRIES / (count * network.output_size))]
+    most = int(MOST_ENTRIES / (count * network.output_size))
+    unit, arguments = act.get(network.activations[0]), x @ network.weights[0].T + network.biases[0]
+    quota = min(ENOUGH * (d + 2), int(SHARE_OF_UNITS * most) // arguments.shape[1])
+    chosen = []
+    for slopes in np.abs(unit.first(arguments, np)).T:
+        order = rng.permutation(len(x))
+        moving = np.minimum(slopes[order], MOVING * np.max(slopes))
+        chosen.append(order[np.argsort(-moving, kind="stable")[:quota]])
+    aimed = np.unique(np.concatenate(chosen))
+    others = np.setdiff1d(np.arange(len(x)), aimed)
+    return np.concatenate([aimed, rng.permutation(others)[: most - len(aimed)]])
 
 
 def name_twins(network: Network, x: np.ndarray, closest: float) -> tuple[str, ...]:
