@@ -26,7 +26,7 @@ ENOUGH = 1e-4
 STEP = 1e-3
 """Half the distance of answers that a gradient is read from."""
 MOSTLY = 1e-3
-"""A fit that leaves less than this share of the rest's square needs no further unit: what is known is not exact, either."""
+"""A fit that leaves less than this share of the rest's square needs no further unit: the network is not exact."""
 SOME = 0.5
 """A fit that leaves more than this share of the rest's square explains nothing."""
 
