@@ -38,8 +38,6 @@ ATTEMPTS = 2
 """Pools that are drawn, at most."""
 ODD = 12
 """Lines through places where something is missing."""
-SUSPECTS = 40
-"""Places where something was missed before through which lines are drawn."""
 
 
 def recover_by_peeling(
@@ -60,9 +58,9 @@ def recover_by_peeling(
         whole = finding.network is not None and not finding.network.is_open
         if whole and not finding.reason:
             return finding
-        if first is None or (whole and first.reason and first.network is not None and first.network.is_open):
+        if first is None or whole:
             first = finding
-        if spent:
+        if whole or spent:
             break
     assert first is not None
     return first
@@ -86,7 +84,7 @@ def _attempt(climb: Climb, problem: Problem) -> tuple[Finding, bool]:
 
 def _peel(climb: Climb, problem: Problem) -> Finding:
     """Generation after generation until one closes."""
-    draw_pool(climb, problem.suspects)
+    draw_pool(climb)
     late, known = 0, None
     while len(climb.generations) < MOST_LAYERS:
         sure, loose = climb.settle_generation(climb.find_generation(known))
@@ -111,8 +109,8 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
     return describe_open(climb, f"{len(climb.unexplained())} of {len(climb.pool.x)} kinks are not explained")
 
 
-def draw_pool(climb: Climb, suspects: np.ndarray | None) -> None:
-    """Lines through the box, between its faces, and through places where something was missed before."""
+def draw_pool(climb: Climb) -> None:
+    """Lines through the box and between its faces."""
     pool, rng = climb.pool, climb.region.rng
     domain, d = pool.inquiry.meter.domain, pool.input_size
     pool.add_lines(draw_lines(domain, LINES, d, rng))
@@ -120,10 +118,6 @@ def draw_pool(climb: Climb, suspects: np.ndarray | None) -> None:
     apart = np.linalg.norm(starts - ends, axis=1) > 0.1 * climb.region.scale
     middle = (starts + ends)[apart] / 2
     pool.add_lines(line_through(domain, middle, ends[apart]))
-    if suspects is not None and len(suspects):
-        starts = np.repeat(suspects[:SUSPECTS], 2, axis=0)
-        goals = domain.sample(len(starts), d, rng)
-        pool.add_lines(line_through(domain, (starts + goals) / 2, starts))
 
 
 def draw_towards(climb: Climb, odd: np.ndarray) -> bool:
@@ -173,7 +167,10 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
         if count:
             text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
             warnings.append(text if told else text + "; they absorb the sides of others")
-    return Finding(composed.network, warnings=tuple(warnings), in_domain=True)
+    from unweave.methods.relu.deep.method import sharpen  # it is the method that calls this
+
+    network = sharpen(climb.pool.inquiry, composed.network)
+    return Finding(network, warnings=tuple(warnings), in_domain=True)
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:
