@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 import unweave
@@ -26,7 +28,7 @@ SIZES = (3, 6, 6, 4, 2)
 
 def he(seed: int, name: str = "relu") -> Network:
     rng = np.random.default_rng(seed)
-    pairs = list(zip(SIZES[:-1], SIZES[1:], strict=True))
+    pairs = list(pairwise(SIZES))
     weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairs]
     biases = [0.2 * rng.standard_normal(b) for _, b in pairs]
     return Network(weights, biases, [name] * 3 + ["identity"])
@@ -69,7 +71,8 @@ def test_a_deep_leaky_network_comes_back_as_a_function_of_its_box() -> None:
     found = unweave.identify(
         lambda x: network(x), input_size=3, domain=Box(-1.0, 1.0), method="relu-layers", seed=0, time_limit=60
     )
-    assert found.network is not None and not found.network.is_open
+    assert found.network is not None
+    assert not found.network.is_open
     x = np.random.default_rng(5).uniform(-1, 1, (4000, 3))
     miss = np.max(np.abs(found.network(x) - network(x)), axis=1)
     assert np.mean(miss > 1e-8) < 1e-3
@@ -89,7 +92,8 @@ def test_a_look_tells_one_kink_none_and_where() -> None:
     )
     x = np.array([[0.0, 0.3, 0.4], [0.2, 0.3, 0.4]])
     seen = look(inquiry, x - [0.001, 0, 0], np.array([[1.0, 0, 0]] * 2), np.full(2, 0.01))
-    assert seen.bent.tolist() == [True, False] and seen.straight.tolist() == [False, True]
+    assert seen.bent.tolist() == [True, False]
+    assert seen.straight.tolist() == [False, True]
     assert abs(seen.shift[0] - 0.001) < 1e-12
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -36,6 +37,10 @@ MOST_LATE = 4
 """How often a generation is found once more because of units that turn up late."""
 ATTEMPTS = 2
 """Pools that are drawn, at most."""
+EDGES, FEW = 40, 4
+"""Edges of the box along which lines are drawn, all of them up to this number of inputs, ..."""
+INSIDE = 0.004
+"""... so far inside, relative to the box."""
 ODD = 12
 """Lines through places where something is missing."""
 
@@ -118,6 +123,34 @@ def draw_pool(climb: Climb) -> None:
     apart = np.linalg.norm(starts - ends, axis=1) > 0.1 * climb.region.scale
     middle = (starts + ends)[apart] / 2
     pool.add_lines(line_through(domain, middle, ends[apart]))
+    starts, ends = edge_ways(climb.region)
+    pool.add_lines(line_through(domain, (starts + ends) / 2, ends))
+
+
+def edge_ways(region: Region) -> tuple[np.ndarray, np.ndarray]:
+    """Ways along edges of the box, a little inside: a zero set that cuts off a corner meets those that end there."""
+    low, high, rng = region.low, region.high, region.rng
+    d, inside = len(low), INSIDE * (region.high - region.low)
+    starts = np.where(rng.random((EDGES, d)) < 0.5, low + inside, high - inside)
+    if d <= FEW:
+        bits = np.array(list(product((0.0, 1.0), repeat=d - 1)))
+        bits = np.concatenate([np.insert(bits, axis, 0.0, axis=1) for axis in range(d)])
+        starts = low + inside + bits * (high - low - 2 * inside)
+        axes = np.repeat(np.arange(d), 2 ** (d - 1))
+    else:
+        axes = rng.integers(d, size=EDGES)
+    ends, rows = starts.copy(), np.arange(len(starts))
+    starts[rows, axes], ends[rows, axes] = (low + inside)[axes], (high - inside)[axes]
+    return starts, ends
+
+
+def corners(region: Region) -> np.ndarray:
+    """Of the box, all or some of them."""
+    d = len(region.low)
+    bits = region.rng.random((EDGES, d)) < 0.5
+    if d <= FEW:
+        bits = np.array(list(product((False, True), repeat=d)))
+    return np.where(bits, region.high, region.low)
 
 
 def draw_towards(climb: Climb, odd: np.ndarray) -> bool:
@@ -135,6 +168,7 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
     closing = Closing(climb, climb.candidates)
     inquiry, d = climb.pool.inquiry, climb.pool.input_size
     domain, rng = inquiry.meter.domain, problem.rng("relu fresh")
+    inquiry.meter.ask(corners(climb.region))
     if problem.suspects is not None:
         inquiry.meter.ask(problem.suspects)
     for _ in range(ROUNDS):
