@@ -33,6 +33,8 @@ FRESH, ROUNDS = 400, 6
 MOST_LAYERS = 8
 MOST_WRONG = 0.01
 """Share of the answers that a network which is returned whole may contradict."""
+MOST_LEFT = 0.03
+"""Share of the kinks that may be left over where a layer is tried as the last one."""
 MOST_LATE = 4
 """How often a generation is found once more because of units that turn up late."""
 ATTEMPTS = 2
@@ -97,7 +99,12 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
         if late < MOST_LATE and climb.take_late([*sure, *loose]):
             late += 1
             continue
-        if climb.generations and climb.candidates and len(sure) + len(loose) == len(climb.candidates):
+        if (
+            climb.generations
+            and climb.candidates
+            and len(sure) + len(loose) == len(climb.candidates)
+            and climb.left_over() <= MOST_LEFT
+        ):
             finding, odd = close(climb, problem)
             if finding is not None:
                 return finding
