@@ -21,12 +21,13 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.trace import Trace
+from unweave.methods.relu.deep.tracks import is_dark
 from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.peel.order import BENT, DEVIATIONS, bends_among, settle
 from unweave.methods.relu.peel.orient import orient, over_sides, restrict
 from unweave.methods.relu.peel.rates import Lookout
 from unweave.methods.relu.peel.sides import keep_sides
-from unweave.methods.relu.peel.trails import Region, Trail, shoot, stroll
+from unweave.methods.relu.peel.trails import Region, Trail, facets, shoot, stroll
 from unweave.methods.relu.peel.vertex import bends_at_end
 
 BATCH = 8
@@ -52,6 +53,8 @@ ALIKE = 1e-6
 """Facets whose planes differ by less are the same."""
 LATE = 2
 """Units of the last generation that a trace goes straight over to be of that generation itself."""
+PLACE = 1e-6
+"""A kink closer than this to a zero set, relative to the domain, lies on it."""
 WEAK = 1e-6
 """A kink that is weaker than this, beside others, is left alone."""
 
@@ -85,6 +88,20 @@ class Climb:
             apart = np.abs(z) / np.maximum(np.linalg.norm(g, axis=2), 1e-300)
             on |= np.any(apart < 1e-7 * self.region.scale, axis=1)
         return np.flatnonzero(strong & ~on)
+
+    def left_over(self) -> float:
+        """Share of the kinks that lie neither on a known zero set nor on one of the candidates."""
+        left = self.unexplained()
+        x = self.pool.x[left]
+        extended = np.hstack([self.features.features(x), np.ones((len(x), 1))])
+        on = np.zeros(len(x), dtype=bool)
+        for trace in self.candidates:
+            size = np.linalg.norm(
+                facets(self.features, np.repeat(trace.row[None], len(x), axis=0), x), axis=1
+            )
+            near = np.abs(extended @ trace.row) < PLACE * self.region.scale * size
+            on |= near & ~is_dark(trace, extended)
+        return float(np.sum(~on)) / max(len(self.pool.x), 1)
 
     def find_generation(self, found: list[Trace] | None = None) -> list[Trace]:
         """The units of the next layer, those already found and others."""

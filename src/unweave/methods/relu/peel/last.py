@@ -7,7 +7,7 @@ contradict are taken in until none does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -80,14 +80,17 @@ class Closing:
             if self.last is None or not len(wrong):
                 break
             told = wrong[:: 1 + len(wrong) // MOST_TOLD]
-            before = len(self.board.y)
+            before, board = len(self.board.y), replace(self.board)
             self.board.add(*self._points(x[told], y[told]), self._signs(x[told]))
             fit = fit_last(self.board, climb.say, self.last)
             if fit is None:  # the sides are miscounted where something is missing
                 kept = self.board.trim(self.last.groups, FEW + len(told) / len(self.board.y))
                 odd = np.union1d(odd, told[~kept[before:]])
                 fit = fit_last(self.board, climb.say, self.last)
-            self.last = fit
+            if fit is None:
+                self.board, odd = board, np.union1d(odd, told)
+            else:
+                self.last = fit
         wrong = self.misses(x, y)
         self.odd = x[wrong] if self.last is not None else x[:0]
         return not len(wrong)

@@ -56,7 +56,7 @@ def bends_among(region: Region, features: Known | Lifted, traces: list[Trace]) -
             for row in np.flatnonzero(good):
                 b = others[a][meetings.border[row] - count_borders(features)]
                 if np.isnan(found[b, a]):
-                    hints[b] += _beside(meetings, row)
+                    hints[b] += _beside(meetings, int(row))
             seen = trace.seen[first : first + m - 1]
             share, error = trace.row[first:-1], np.linalg.norm(trace.root[first:-1], axis=1)
             length = np.linalg.norm(trace.row[:-1])
@@ -142,7 +142,7 @@ def settle(bends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     and of several the one that goes straight over most.
     """
     bent = np.abs(np.nan_to_num(bends)) > 0
-    straight, above = bends == 0, bent.any(axis=1)
+    straight, above = bends == 0, np.asarray(bent.any(axis=1))
     sure = np.zeros(len(bends), dtype=bool)
     if not len(bends) or above.all():
         return sure, above
@@ -151,5 +151,5 @@ def settle(bends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     while True:
         more = ~sure & ~above & straight[:, sure].any(axis=1)
         if not more.any():
-            return sure, bent[:, sure].any(axis=1)
+            return sure, np.asarray(bent[:, sure].any(axis=1))
         sure |= more

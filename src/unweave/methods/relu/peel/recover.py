@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -32,14 +33,18 @@ FRESH, ROUNDS = 400, 6
 MOST_LAYERS = 8
 MOST_WRONG = 0.01
 """Share of the answers that a network which is returned whole may contradict."""
+MOST_LEFT = 0.03
+"""Share of the kinks that may be left over where a layer is tried as the last one."""
 MOST_LATE = 4
 """How often a generation is found once more because of units that turn up late."""
 ATTEMPTS = 2
 """Pools that are drawn, at most."""
+EDGES, FEW = 40, 4
+"""Edges of the box along which lines are drawn, all of them up to this number of inputs, ..."""
+INSIDE = 0.004
+"""... so far inside, relative to the box."""
 ODD = 12
 """Lines through places where something is missing."""
-SUSPECTS = 40
-"""Places where something was missed before through which lines are drawn."""
 
 
 def recover_by_peeling(
@@ -60,9 +65,9 @@ def recover_by_peeling(
         whole = finding.network is not None and not finding.network.is_open
         if whole and not finding.reason:
             return finding
-        if first is None or (whole and first.reason and first.network is not None and first.network.is_open):
+        if first is None or whole:
             first = finding
-        if spent:
+        if whole or spent:
             break
     assert first is not None
     return first
@@ -86,7 +91,7 @@ def _attempt(climb: Climb, problem: Problem) -> tuple[Finding, bool]:
 
 def _peel(climb: Climb, problem: Problem) -> Finding:
     """Generation after generation until one closes."""
-    draw_pool(climb, problem.suspects)
+    draw_pool(climb)
     late, known = 0, None
     while len(climb.generations) < MOST_LAYERS:
         sure, loose = climb.settle_generation(climb.find_generation(known))
@@ -94,7 +99,12 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
         if late < MOST_LATE and climb.take_late([*sure, *loose]):
             late += 1
             continue
-        if climb.generations and climb.candidates and len(sure) + len(loose) == len(climb.candidates):
+        if (
+            climb.generations
+            and climb.candidates
+            and len(sure) + len(loose) == len(climb.candidates)
+            and climb.left_over() <= MOST_LEFT
+        ):
             finding, odd = close(climb, problem)
             if finding is not None:
                 return finding
@@ -111,8 +121,8 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
     return describe_open(climb, f"{len(climb.unexplained())} of {len(climb.pool.x)} kinks are not explained")
 
 
-def draw_pool(climb: Climb, suspects: np.ndarray | None) -> None:
-    """Lines through the box, between its faces, and through places where something was missed before."""
+def draw_pool(climb: Climb) -> None:
+    """Lines through the box and between its faces."""
     pool, rng = climb.pool, climb.region.rng
     domain, d = pool.inquiry.meter.domain, pool.input_size
     pool.add_lines(draw_lines(domain, LINES, d, rng))
@@ -120,10 +130,34 @@ def draw_pool(climb: Climb, suspects: np.ndarray | None) -> None:
     apart = np.linalg.norm(starts - ends, axis=1) > 0.1 * climb.region.scale
     middle = (starts + ends)[apart] / 2
     pool.add_lines(line_through(domain, middle, ends[apart]))
-    if suspects is not None and len(suspects):
-        starts = np.repeat(suspects[:SUSPECTS], 2, axis=0)
-        goals = domain.sample(len(starts), d, rng)
-        pool.add_lines(line_through(domain, (starts + goals) / 2, starts))
+    starts, ends = edge_ways(climb.region)
+    pool.add_lines(line_through(domain, (starts + ends) / 2, ends))
+
+
+def edge_ways(region: Region) -> tuple[np.ndarray, np.ndarray]:
+    """Ways along edges of the box, a little inside: a zero set that cuts off a corner meets those that end there."""
+    low, high, rng = region.low, region.high, region.rng
+    d, inside = len(low), INSIDE * (region.high - region.low)
+    starts = np.where(rng.random((EDGES, d)) < 0.5, low + inside, high - inside)
+    if d <= FEW:
+        bits = np.array(list(product((0.0, 1.0), repeat=d - 1)))
+        bits = np.concatenate([np.insert(bits, axis, 0.0, axis=1) for axis in range(d)])
+        starts = low + inside + bits * (high - low - 2 * inside)
+        axes = np.repeat(np.arange(d), 2 ** (d - 1))
+    else:
+        axes = rng.integers(d, size=EDGES)
+    ends, rows = starts.copy(), np.arange(len(starts))
+    starts[rows, axes], ends[rows, axes] = (low + inside)[axes], (high - inside)[axes]
+    return starts, ends
+
+
+def corners(region: Region) -> np.ndarray:
+    """Of the box, all or some of them."""
+    d = len(region.low)
+    bits = region.rng.random((EDGES, d)) < 0.5
+    if d <= FEW:
+        bits = np.array(list(product((False, True), repeat=d)))
+    return np.where(bits, region.high, region.low)
 
 
 def draw_towards(climb: Climb, odd: np.ndarray) -> bool:
@@ -141,6 +175,7 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
     closing = Closing(climb, climb.candidates)
     inquiry, d = climb.pool.inquiry, climb.pool.input_size
     domain, rng = inquiry.meter.domain, problem.rng("relu fresh")
+    inquiry.meter.ask(corners(climb.region))
     if problem.suspects is not None:
         inquiry.meter.ask(problem.suspects)
     for _ in range(ROUNDS):
@@ -173,7 +208,10 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
         if count:
             text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
             warnings.append(text if told else text + "; they absorb the sides of others")
-    return Finding(composed.network, warnings=tuple(warnings), in_domain=True)
+    from unweave.methods.relu.deep.method import sharpen  # it is the method that calls this
+
+    network = sharpen(climb.pool.inquiry, composed.network)
+    return Finding(network, warnings=tuple(warnings), in_domain=True)
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:
