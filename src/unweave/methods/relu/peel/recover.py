@@ -20,6 +20,7 @@ from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.sharpen import sharpen
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.last import Closing
 from unweave.methods.relu.peel.trails import Region
@@ -208,8 +209,6 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
         if count:
             text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
             warnings.append(text if told else text + "; they absorb the sides of others")
-    from unweave.methods.relu.deep.method import sharpen  # it is the method that calls this
-
     network = sharpen(climb.pool.inquiry, composed.network)
     return Finding(network, warnings=tuple(warnings), in_domain=True)
 
