@@ -8,6 +8,7 @@ import pytest
 from truth import random_network
 from unweave.comparison import compare
 from unweave.core.network import Network
+from unweave.students import plenty
 from unweave.students.forms import Form
 from unweave.students.kin import group_kin, take_over
 from unweave.students.plenty import choose_scale, search_plenty
@@ -63,3 +64,25 @@ def test_the_range_is_halved_where_nothing_can_be_predicted(steepness, is_halved
     scale, x, _ = choose_scale(buy, np.random.default_rng(0), np.inf)
     assert (scale < 1) == is_halved
     assert np.max(np.abs(x)) <= 2 * scale
+
+
+def test_students_behind_rest_and_a_leader_with_exact_steps_is_told_apart_late(monkeypatch):
+    """The kind that leads is split only where it nearly fits; one far behind has its first round alone."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (plenty.HELD + 200, 2))
+    course = plenty.Class.of(x, np.tanh(x @ np.array([[1.0], [2.0]])), np.inf)
+    rounds: list[str] = []
+
+    def advance(racer):
+        rounds.append("/".join(racer.activations))
+        first = 0.5 if "gelu" in racer.activations else 0.1
+        racer.fresh.append(0.3 * racer.last if racer.fresh else first)
+
+    monkeypatch.setattr(plenty.Class, "advance", lambda self, racer: advance(racer))
+    monkeypatch.setattr(plenty, "_finish", lambda course, racer: iter([(None, racer.activations[0])]))
+    racers = [course.enter(kind, 60, rng) for kind in (["tanh", "erf"], ["gelu", "silu"])]
+    first = next(plenty._race(course, racers))
+    assert first == (None, "tanh")
+    assert rounds.count("gelu/silu") == 1
+    assert rounds[:1] == ["tanh/erf"]
+    assert rounds[-2:] == ["tanh", "erf"]

@@ -1,10 +1,12 @@
 """Two hidden layers from plenty of points: where sparing ones let no student converge, many more often do.
 
-With three to five residuals a parameter a student of a trained network ends in a valley of its own; with a dozen, seen
-by halves in turn, the same student finds the units, in a hundred or two of cheap steps (``solve.inexact``). It also has
+With three to five residuals a parameter a student of a trained network ends in a valley of its own. With others in turn
+the same student finds the units: cheap steps (``solve.inexact``) on thirds of a dozen or two lead to the valley, and
+from there a small student takes a hundred exact steps on three residuals a parameter, which change every twenty. It has
 to be asked where it can learn: where no small student of one hidden layer predicts anything, the range is halved.
-Activations of one kind share a student until it nearly fits (``kin``). Then a few residuals a parameter do, and the
-student is pruned and polished as any other.
+Activations of one kind share a student until it nearly fits (``kin``); that of a wrong one does not predict points it
+has not seen any better, however well it fits. Those behind rest while others lead. Then a few residuals a parameter do,
+and the student is pruned and polished as any other.
 """
 
 from __future__ import annotations
@@ -43,24 +45,31 @@ TRIES = 2
 """Sets of so many points that a student is pruned on, at most."""
 HELD = 500
 """Points that no fit sees."""
+SMALL, KEEN_FROM = 2000, 0.1
+"""Parameters up to which, and fresh residual, relative to what bends, from which on steps are exact ..."""
+TURN, TURN_STEPS, TURNS = 3.0, 20, 2
+"""... with so many residuals a parameter, changed after so many steps, so often a round."""
+KEEN = Settings(max_steps=TURN_STEPS, damping=1e-4, least_damping=1e-7, stall_steps=0)
 PARTS, STEPS = 3, 8
-"""The points are seen in so many parts, each for so many steps a round."""
-ROUNDS = 24
-DAMPING, LEAST_DAMPING = 3e-3, 3e-4
-"""Less would fit the part at hand at the cost of the others."""
+"""Others are inexact and see the points in so many parts, each for so many steps a round."""
+CAREFUL = Settings(max_steps=STEPS, damping=3e-3, least_damping=3e-4, stall_steps=0)
+"""Less damping would fit the part at hand at the cost of the others."""
+ROUNDS = 40
 NEARBY = 1e-5
 """Damping where the units are found."""
 BEHIND, BEHIND_KIN = 1.3, 2.0
-"""A student is given up, after ``PATIENCE`` rounds, whose fresh residual is so many times that of the leader; one of a
-single activation, which may have been taken over from another, ..."""
-STALLED, PATIENCE = 0.95, 3
-"""... or has not fallen to this fraction over so many rounds ..."""
+"""A student rests whose fresh residual is so many times that of the leader; one of a single activation, which may have
+been taken over from another. One is given up whose fresh residual ..."""
+STALLED, STALLED_KEEN, PATIENCE = 0.95, 0.6, 3
+"""... has not fallen to this fraction, that of one with exact steps to the other, over so many rounds ..."""
 LATE, STALLED_LATE = 8, 0.8
 """... and, after so many, to this one."""
-TELLING = 0.04
-"""Fresh residual, relative to what bends, from which on activations of one kind have students of their own."""
-NEAR = 2e-2
-"""The same at which a student may have found the units; one that had not is asked again at half of it."""
+TELLING, TELLING_LATE = 5e-3, 4e-2
+"""Fresh residual, relative to what bends, from which on activations of one kind have students of their own; of a large
+student, or one that has stalled."""
+NEAR, NEAR_LARGE = 2e-3, 2e-2
+"""The same at which a student may have found the units, and a large one, for which rounds are costly; one that had not
+is asked again at half of it."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
 """A range is looked at with so many points and steps, and is too wide where a student leaves more than this fraction of
 what bends unpredicted."""
@@ -79,13 +88,29 @@ class Racer:
     layout: Layout
     parameters: np.ndarray
     fresh: list[float] = field(default_factory=list)
-    num_steps: int = 0
-    finished: float = 2 * NEAR
+    num_turns: int = 0
+    finished: float = np.inf
     """Its fresh residual when it was last pruned, in vain."""
 
     @property
-    def may_finish(self) -> bool:
-        return self.fresh[-1] < self.finished / 2 or (self.has_stalled and self.fresh[-1] < TELLING)
+    def is_large(self) -> bool:
+        return self.layout.num_parameters > SMALL
+
+    @property
+    def is_keen(self) -> bool:
+        """Whether it takes exact steps."""
+        return not self.is_large and self.last < KEEN_FROM
+
+    @property
+    def last(self) -> float:
+        """Its fresh residual now."""
+        return self.fresh[-1] if self.fresh else np.inf
+
+    def may_finish(self, leads: bool) -> bool:
+        """Whether it may have found the units; the leader is given the chance before it is given up."""
+        near = self.last < (NEAR_LARGE if self.is_large else NEAR)
+        near |= leads and self.has_stalled and self.tells
+        return len(self.activations) == 1 and near and self.last < self.finished / 2
 
     @property
     def slack(self) -> float:
@@ -93,8 +118,13 @@ class Racer:
 
     @property
     def has_stalled(self) -> bool:
-        limit = STALLED if len(self.fresh) < LATE else STALLED_LATE
-        return len(self.fresh) > PATIENCE and self.fresh[-1] > limit * self.fresh[-1 - PATIENCE]
+        limit = STALLED_KEEN if self.is_keen else STALLED if len(self.fresh) < LATE else STALLED_LATE
+        return len(self.fresh) > PATIENCE and self.last > limit * self.fresh[-1 - PATIENCE]
+
+    @property
+    def tells(self) -> bool:
+        """Whether it tells activations of one kind apart."""
+        return self.last < (TELLING_LATE if self.is_large or self.has_stalled else TELLING)
 
 
 @dataclass(frozen=True)
@@ -126,23 +156,22 @@ class Class:
         return Racer(activations, layout, draw_start(layout, self.u[HELD:], self.v[HELD:], rng))
 
     def advance(self, racer: Racer) -> None:
-        """One round: every part of the points."""
-        for turn in range(PARTS):
+        """One round, of so many turns: steps on a part of the points."""
+        for _ in range(TURNS if racer.is_keen else PARTS):
             if self.is_over:
                 break
-            racer.parameters = self._step(racer.layout, racer.parameters, turn)
-            racer.num_steps += STEPS
+            racer.parameters = self._take_turn(racer)
+            racer.num_turns += 1
         racer.fresh.append(self.unpredicted(racer.layout, racer.parameters))
 
     def split(self, racer: Racer) -> list[Racer]:
         """One racer for each activation that this one may still turn out to have."""
-        if len(racer.activations) == 1 or racer.fresh[-1] > TELLING:
-            return [racer]
+        if len(racer.activations) == 1 or not racer.tells:
+            return [] if racer.has_stalled else [racer]
         racers = []
         for name in racer.activations:
             layout, parameters = take_over(racer.layout, racer.parameters, name)
-            fresh = self.unpredicted(layout, parameters)
-            racers.append(Racer([name], layout, parameters, [fresh], racer.num_steps))
+            racers.append(Racer([name], layout, parameters, [racer.last], racer.num_turns))
         return racers
 
     def unpredicted(self, layout: Layout, parameters: np.ndarray) -> float:
@@ -152,18 +181,20 @@ class Class:
         found = float(np.sqrt(np.mean(rest**2))) / self.bend
         return found if np.isfinite(found) else np.inf
 
-    def _step(self, layout: Layout, parameters: np.ndarray, turn: int) -> np.ndarray:
-        part = slice(HELD + turn % PARTS, None, PARTS)
-        settings = Settings(
-            target=PROMISING * self.bend / 3,
-            max_steps=STEPS,
-            damping=DAMPING,
-            least_damping=LEAST_DAMPING,
-            stall_steps=0,
-            deadline=self.deadline,
+    def _take_turn(self, racer: Racer) -> np.ndarray:
+        settings = replace(
+            KEEN if racer.is_keen else CAREFUL, target=PROMISING * self.bend / 3, deadline=self.deadline
         )
-        problem = InexactProblem(layout, self.u[part], self.v[part])
-        return descend(problem, parameters, 1.0, settings).parameters
+        layout = racer.layout
+        if not racer.is_keen:
+            part = slice(HELD + racer.num_turns % PARTS, None, PARTS)
+            problem = InexactProblem(layout, self.u[part], self.v[part])
+            return descend(problem, racer.parameters, 1.0, settings).parameters
+        count = int(TURN * layout.num_parameters / self.v.shape[1]) + 1
+        begin = HELD + racer.num_turns % max((len(self.u) - HELD) // count, 1) * count
+        part = slice(begin, begin + count)
+        fit = fit_layout if layout.skips else fit_collapsed
+        return fit(layout, racer.parameters, self.u[part], self.v[part], settings=settings).parameters
 
 
 def search_plenty(
@@ -199,9 +230,8 @@ def search_plenty(
                 break
         kinds = _leading(racers)
     if best is None:
-        rms = min((a.rms for a in attempts), default=np.inf)
-        reason = f"no student of two hidden layers fitted {len(x):,} points"
-        return OverwideFit(None, rms, False, len(x), tuple(attempts), reason=reason)
+        rms, reason = min((a.rms for a in attempts), default=np.inf), "no student of two hidden layers fitted"
+        return OverwideFit(None, rms, False, len(x), tuple(attempts), reason=f"{reason} {len(x):,} points")
     polished = best.polished if scale == 1 else _fit_whole_range(best.network, buy, deadline)
     return OverwideFit(
         polished.network, polished.rms, best.minimal, len(x), tuple(attempts), polished, best.undetermined
@@ -242,25 +272,29 @@ def choose_scale(buy: Buy, rng: np.random.Generator, deadline: float) -> tuple[f
 
 def _leading(racers: list[Racer]) -> list[list[str]]:
     """The activations of those that came furthest: larger students of the others would stay behind, too."""
-    least = min((racer.fresh[-1] for racer in racers if racer.fresh), default=np.inf)
-    return [r.activations for r in racers if not r.fresh or r.fresh[-1] < BEHIND * least]
+    least = min((racer.last for racer in racers), default=np.inf)
+    return [r.activations for r in racers if not r.fresh or r.last < BEHIND * least]
 
 
 def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
-    """Students of every kind, in rounds; those that come close are finished."""
+    """Students of every kind, in rounds, those in front; those that come close are finished."""
+    least = np.inf
     for _ in range(ROUNDS):
+        least = min(least, *(racer.last for racer in racers))
         for racer in racers:
             if course.is_over:
                 return
-            course.advance(racer)
-        racers = sorted(racers, key=lambda racer: racer.fresh[-1])
+            if not racer.fresh or racer.last <= racer.slack * least:
+                course.advance(racer)
+        racers = sorted(racers, key=lambda racer: racer.last)
         for racer in racers:
-            if len(racer.activations) == 1 and racer.may_finish:
+            if racer.may_finish(racer is racers[0]):
                 yield from _finish(course, racer)
-                racer.finished = racer.fresh[-1]
-        least = racers[0].fresh[-1]
-        racers = [r for r in racers if len(r.fresh) < PATIENCE or r.fresh[-1] < r.slack * least]
-        racers = [part for r in racers if not r.has_stalled for part in course.split(r)]
+                racer.finished = racer.last
+        leads = BEHIND * racers[0].last
+        racers = [
+            part for racer in racers for part in (course.split(racer) if racer.last <= leads else [racer])
+        ]
         if not racers:
             return
 

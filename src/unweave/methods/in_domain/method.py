@@ -146,8 +146,11 @@ class InDomain:
         if first.minimal:
             return first
 
+        # with plenty of points a range may be steeper than with few, and shows the units better
+        widest = max(1.0, 1 / near.scale)
+
         def nearby(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
-            return buy(near.within(scale), num_points)
+            return buy(near.within(scale * widest), num_points)
 
         limit = self._effort(problem).time_limit
         second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)

@@ -32,6 +32,8 @@ class Range:
     """Points of this range scaled by a factor."""
     x: np.ndarray
     y: np.ndarray
+    scale: float
+    """Its size, relative to the first range looked at."""
 
     @property
     def draw(self) -> Sampler:
@@ -68,7 +70,7 @@ def choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> l
     scale, flat, tried = 1.0, max(0.1, 100 * problem.precision.relative), []
     for _ in range(12):
         x = draw(scale, LOOK * (d + 2))
-        tried.append(Range(partial(_shrunk, draw, scale), x, meter.ask(x)))
+        tried.append(Range(partial(_shrunk, draw, scale), x, meter.ask(x), scale))
         found = bend(x, tried[-1].y)
         if found > STEEP:
             most, scale = scale, scale / 2
