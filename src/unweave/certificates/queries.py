@@ -144,7 +144,8 @@ def certify(
 def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Which answers the standard errors are computed from: all, or where these are too many enough for every unit.
 
-    Fewer answers leave larger errors, so that nothing is called determined that is not.
+    Fewer answers leave larger errors, so that nothing is called determined that is not. Of those asked far from the
+    origin most tell little about saturating units: half are those where most of these move.
     """
     count, d = network.num_parameters, network.input_size
     if y.size * count <= MOST_ENTRIES or count > MOST_PARAMETERS:
@@ -153,8 +154,13 @@ def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.rando
     for height in (x @ network.weights[0].T + network.biases[0]).T:
         active = np.flatnonzero(height > 0)
         chosen.append(rng.permutation(active)[: ENOUGH * (d + 2)])
-    rows = np.unique(np.concatenate(chosen))
-    return rng.permutation(rows)[: int(MOST_ENTRIES / (count * network.output_size))]
+    rows, most = rng.permutation(np.unique(np.concatenate(chosen))), int(MOST_ENTRIES / (y.shape[1] * count))
+    activation = act.get(network.activations[0])
+    if not np.all(np.isfinite(activation.limits)):
+        return rows[:most]
+    slopes = activation.first(x @ network.weights[0].T + network.biases[0], np)
+    moving = np.argsort(-np.sum(slopes, axis=1), kind="stable")[: most // 2]
+    return np.concatenate([moving, rows[~np.isin(rows, moving)][: most - len(moving)]])
 
 
 def name_twins(network: Network, x: np.ndarray, closest: float) -> tuple[str, ...]:
