@@ -10,7 +10,7 @@ import pytest
 from truth import random_network
 from unweave.certificates import queries
 from unweave.certificates.certificate import NUM_POINTS, Certificate
-from unweave.certificates.queries import active_points, certify, name_twins
+from unweave.certificates.queries import active_points, certify, choose_answers, name_twins
 from unweave.core.domains import Ball, Box
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
@@ -147,3 +147,13 @@ def test_a_hyperplane_named_twice_is_not_determined(entries, in_domain, monkeypa
         certificate = certify(network, meter, EXACT, np.random.default_rng(1), in_domain=in_domain)
         assert certificate.points_agree
         assert (certificate.undetermined == ()) is right
+
+
+def test_standard_errors_of_many_outputs_keep_the_answers_near_the_origin(monkeypatch):
+    truth, rng = random_network((6, 8, 10), "tanh", 1), np.random.default_rng(3)
+    far, near = 1e6 * rng.standard_normal((3000, 6)), rng.standard_normal((100, 6))
+    x = np.concatenate([far, near])
+    monkeypatch.setattr(queries, "MOST_ENTRIES", 200 * 10 * truth.num_parameters)
+    rows = choose_answers(truth, x, truth(x), rng)
+    assert len(rows) == len(np.unique(rows)) <= 200
+    assert np.sum(rows >= len(far)) == len(near)

@@ -149,7 +149,8 @@ def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.rando
     """Which answers the standard errors are computed from: all, or where these are too many enough for every unit.
 
     Fewer answers leave larger errors, so that nothing is called determined that is not. A unit is told by answers at
-    which it moves: one that is saturated almost everywhere is told by few of them.
+    which it moves: one that is saturated almost everywhere is told by few of them, and of answers far from the origin
+    most tell nothing of any. What room is left goes to those where most units of a saturating network move.
     """
     count, d = network.num_parameters, network.input_size
     if y.size * count <= MOST_ENTRIES or count > MOST_PARAMETERS:
@@ -158,13 +159,16 @@ def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.rando
     unit, arguments = act.get(network.activations[0]), x @ network.weights[0].T + network.biases[0]
     quota = min(ENOUGH * (d + 2), int(SHARE_OF_UNITS * most) // arguments.shape[1])
     chosen = []
-    for slopes in np.abs(unit.first(arguments, np)).T:
+    slopes = np.abs(unit.first(arguments, np))
+    for own in slopes.T:
         order = rng.permutation(len(x))
-        moving = np.minimum(slopes[order], MOVING * np.max(slopes))
+        moving = np.minimum(own[order], MOVING * np.max(own))
         chosen.append(order[np.argsort(-moving, kind="stable")[:quota]])
     aimed = np.unique(np.concatenate(chosen))
-    others = np.setdiff1d(np.arange(len(x)), aimed)
-    return np.concatenate([aimed, rng.permutation(others)[: most - len(aimed)]])
+    others = rng.permutation(np.setdiff1d(np.arange(len(x)), aimed))
+    if np.all(np.isfinite(unit.limits)):
+        others = others[np.argsort(-np.sum(slopes[others], axis=1), kind="stable")]
+    return np.concatenate([aimed, others[: most - len(aimed)]])
 
 
 def name_twins(network: Network, x: np.ndarray, closest: float) -> tuple[str, ...]:
