@@ -9,7 +9,8 @@ import numpy as np
 from unweave.core import clock
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS
-from unweave.methods.relu.lifted.search import Search
+from unweave.methods.relu.lifted.mend import NEARLY
+from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
 FEW, ROUGHLY_FEW = 0.2, 0.4
@@ -106,7 +107,7 @@ def _settle(search: Search, say) -> bool:
         if search.is_composed:
             before = search.wrong
             search.mend()
-            if search.wrong > max(before, CORNERS):
+            if search.wrong > max(GAINING * before, NEARLY):
                 return False
             continue
         search.sharpen()
