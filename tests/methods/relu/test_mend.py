@@ -11,7 +11,7 @@ import unweave
 from methods.relu.test_follow import draw_network, open_search
 from truth import random_network
 from unweave.core.network import Network
-from unweave.methods.relu.lifted.fitting import BEYOND
+from unweave.methods.relu.lifted.compare import BEYOND
 from unweave.methods.relu.lifted.regions import telling_places, walk_inside
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.methods.relu.lifted.search import Search

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unweave.core import clock
+from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
-    BEYOND,
     FEWEST,
     LEAVING,
     MISSING,
     MOST_HELD,
-    ORDINARY,
     ROUND,
     ROWS,
     Fitted,
