@@ -63,6 +63,8 @@ CASES = [
     Case("leaky 10-16-16-3", (10, 16, 16, 3), leak=0.1),
     Case("10-16-16-3 Box[-3,3]", (10, 16, 16, 3), box=(-3.0, 3.0), quick=True),
     Case("10-16-16-3 Box[-1,1]", (10, 16, 16, 3), box=(-1.0, 1.0)),
+    Case("trained 10-16-16-2 Box[-3,3]", (10, 16, 16, 2), box=(-3.0, 3.0), trained="regression"),
+    Case("trained 10-16-16-2 Box[-1,1]", (10, 16, 16, 2), box=(-1.0, 1.0), trained="regression"),
     Case("trained 10-16-16-3 Box[-1,1]", (10, 16, 16, 3), box=(-1.0, 1.0), trained="regression"),
     Case("8-64-64-4", (8, 64, 64, 4)),
     Case("8-64-64-4 as torch draws it", (8, 64, 64, 4), uniform=True),

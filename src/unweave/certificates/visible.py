@@ -36,8 +36,9 @@ MOST_ASKED, FEWER_ASKED = 200_000, 30_000
 """Further answers among which those are looked for that show what is not known yet, of each unit or all together."""
 LAST = 300
 """Answers, the last ones, that are always among those at first."""
-PASSES, BETTER, MIXED = 3, 3, 24
-"""How often, how many for each direction, and how many mixtures of directions that nothing shows yet."""
+PASSES, BETTER, MIXED, SHOWING = 3, 12, 24, 0.1
+"""How often, how many for each direction, how many mixtures of directions that nothing shows yet, and by how many of
+their errors answers must move: many that move little tell as much as one that moves far."""
 TELLING, MOST_TELLING, HALVED = 12, 48, 0.25
 """Points looked at that would tell a direction which is not known, how many are named at most, and what they may leave
 of the variances."""
@@ -124,16 +125,16 @@ class _Sight:
             rows, moved = (np.take_along_axis(a, own, axis=1) for a in (rows, moved))
         return rows, moved
 
-    def choose(self, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        """Those of the points, in order, that leave least of the variances along ``steps``, one standard error each."""
+    def choose(self, points: np.ndarray, steps: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        """Those of the points, in order, that leave least of the squares of ``errors``, along ``steps`` each."""
         if not steps.shape[1]:
             return points[:0]
         shown = self._shown(points, steps) if self.alone else self._moves(points, steps)
         shown = shown.reshape(len(points), -1, steps.shape[1])
-        spread, chosen = np.eye(steps.shape[1]), list[int]()
-        while len(chosen) < MOST_TELLING and np.max(np.diag(spread), initial=0.0) > HALVED:
+        spread, counts, chosen = np.eye(steps.shape[1]), errors**2 / np.sum(errors**2), list[int]()
+        while len(chosen) < MOST_TELLING and np.diag(spread) @ counts > HALVED:
             turned = shown @ spread
-            gains = np.sum(np.sum(turned**2, axis=2) / (1 + np.sum(turned * shown, axis=2)), axis=1)
+            gains = np.sum(turned**2 @ counts / (1 + np.sum(turned * shown, axis=2)), axis=1)
             gains[chosen] = 0.0
             best = int(np.argmax(gains))
             if gains[best] <= 0:
@@ -293,7 +294,7 @@ def measure_visible(
             mixed = steps[:, dead] @ rng.standard_normal((int(np.sum(dead)), MIXED))
             steps = np.hstack([steps[:, ~dead], mixed])
         rows, moved = sight.best(left, steps, BETTER * len(weak) // steps.shape[1])
-        best = np.unique(rows[moved > 1])
+        best = np.unique(rows[moved > SHOWING])
         if not len(best):
             break
         taken, left = np.concatenate([taken, left[best]]), np.delete(left, best, axis=0)
@@ -309,7 +310,10 @@ def measure_visible(
             steps = sight.steps(weak, limit)
             rows, moved = sight.best(pool, steps, TELLING)
             hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
-            telling = sight.choose(pool[np.unique(rows)], steps[:, ~hidden[weak]])
+            seen = ~hidden[weak]
+            telling = sight.choose(
+                pool[np.unique(rows)], steps[:, seen], np.minimum(sight.errors[weak][seen], 1)
+            )
     return _verdict(network, sight, hidden, telling)
 
 

@@ -25,9 +25,14 @@ def draw_network(sizes, seed: int) -> Network:
     return Network(weights, biases, ["relu"] * (len(sizes) - 2) + ["identity"])
 
 
-def open_search(network: Network, box: unweave.Box, seed: int = 0) -> Search:
+def open_search(network: Network, box: unweave.Box, seed: int = 0, dtype: str = "float64") -> Search:
     rng = np.random.default_rng(seed)
-    meter = Meter(from_callable(lambda x: network(x), input_size=network.input_size, domain=box), domain=box)
+    kind = np.dtype(dtype)
+
+    def answer(x: np.ndarray) -> np.ndarray:
+        return network(x.astype(kind).astype(float)).astype(kind).astype(float)
+
+    meter = Meter(from_callable(answer, input_size=network.input_size, domain=box), domain=box)
     inquiry = open_inquiry(meter, measure_precision(meter, rng), rng)
     return Search(inquiry, rng, float("inf"), lambda text: None)
 

@@ -9,7 +9,7 @@ import numpy as np
 import unweave
 from methods.relu.test_follow import draw_network, open_search
 from unweave.certificates.visible import measure_visible
-from unweave.methods.relu.lifted import fitting
+from unweave.methods.relu.lifted import compare
 from unweave.methods.relu.lifted.corners import cross_corners
 from unweave.methods.relu.lifted.free import fit_freely
 from unweave.methods.relu.lifted.held import fit_some
@@ -98,7 +98,7 @@ def test_bars_grow_with_what_a_good_fit_leaves():
     assert search.inquiry.relative > relative
     assert search.inquiry.noise > 0
     assert search.roughness <= 4
-    assert fitting.BEYOND == 8.0
+    assert compare.BEYOND == 8.0
 
 
 def test_a_weak_unit_comes_back_from_what_the_others_leave():

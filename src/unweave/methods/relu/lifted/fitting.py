@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unweave.core import clock
-from unweave.core.network import Network
 from unweave.methods.relu.lifted.assemble import Assembly, assemble, orient_first
-from unweave.methods.relu.lifted.compose import compose, evaluation_error
+from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY, Compared
+from unweave.methods.relu.lifted.compose import compose
 from unweave.methods.relu.lifted.corners import cross_corners
-from unweave.methods.relu.lifted.explain import Explained
 from unweave.methods.relu.lifted.held import fit_some
 from unweave.methods.relu.lifted.joint import fit_jointly
 from unweave.methods.relu.lifted.missing import add_unit, as_traces, forget
@@ -24,12 +23,7 @@ from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
 from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.lifted.traces import Traces
-from unweave.probes.inquiry import Inquiry
 
-BEYOND = 8.0
-"""No answer may lie farther from the network than this many of its error bars."""
-ORDINARY = 0.7
-"""Root mean square of deviations in error bars where these are measured well."""
 CORNERS = 0.02
 """Share of wrong answers that may come from corners of the domain, all else being right."""
 IDLE, LESS, MORE = 0.3, 0.6, 1.6
@@ -47,8 +41,6 @@ MISSING, MOST_HELD = 5e-4, 4000
 """Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
 CLOSER = 4
 """Wrong answers for each weight of a unit that are asked for where there are fewer."""
-BESIDE, MOST_BESIDE = 2, 200
-"""Points asked beside each wrong answer, and altogether."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
 FLOPS = 2e10
@@ -56,11 +48,10 @@ FLOPS = 2e10
 
 
 @dataclass
-class Fitted(Explained):
+class Fitted(Compared):
     """And the network put together from them."""
 
     assembly: Assembly | None = None
-    network: Network | None = None
     wrong: float = 1.0
     """Share of all answers beyond their error bars."""
     telling: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
@@ -69,8 +60,6 @@ class Fitted(Explained):
     """Units that no line shows, found in what the others leave over of the answers."""
     point: RidgeSum | None = None
     """In a bounded domain: the sum that the network was put together from."""
-    roughness: float = 1.0
-    """By how much the fit has shown the answers to be rougher than measured before."""
 
     @property
     def is_composed(self) -> bool:
@@ -252,15 +241,6 @@ class Fitted(Explained):
             self._ask_beside(x[wrong])
         return self._answers()
 
-    def _ask_beside(self, x: np.ndarray) -> None:
-        """Ask at points of the domain near these."""
-        low, high = self.box
-        x = x[self.rng.integers(len(x), size=int(np.clip(BESIDE * len(x), 40, MOST_BESIDE)))]
-        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=(len(x), 1)))
-        with self.inquiry.meter.stage("points"):
-            near = self.domain.nearest(x + reach * (high - low) * self.rng.standard_normal(x.shape))
-            self.inquiry.meter.ask(near)
-
     def _better(
         self, point: RidgeSum, which: np.ndarray, rows: np.ndarray, before: tuple[float, ...]
     ) -> tuple[RidgeSum, tuple[float, ...]]:
@@ -316,25 +296,6 @@ class Fitted(Explained):
             if not worth or wrong > 0.6:
                 return
 
-    def _roughen(self, factor: float) -> None:
-        factor = min(factor, 4 / self.roughness)
-        self.roughness *= factor
-        inquiry = self.inquiry
-        self.inquiry = replace(inquiry, relative=inquiry.relative * factor, noise=inquiry.noise * factor)
-
-    def _roughen_locally(self, errors: np.ndarray, bars: np.ndarray) -> None:
-        """Error bars from what a good fit leaves, (points, k): a factor, and more where they are small."""
-        order = np.argsort(bars)
-        parts = order[: len(order) // 5], order[len(order) // 2 :]
-        low, high = (
-            np.sqrt(np.mean(np.minimum(errors[p] / bars[p, None], BEYOND) ** 2)) / ORDINARY for p in parts
-        )
-        factor = float(np.clip(high, 1.0, 4 / self.roughness))
-        self.roughness *= factor
-        more = float(np.median(bars[parts[0]])) * max(0.0, float(low) - factor)
-        old = self.inquiry
-        self.inquiry: Inquiry = replace(old, relative=old.relative * factor, noise=old.noise * factor + more)
-
     def _choose_rows(self, misses: np.ndarray, num_outputs: int, turn: int) -> np.ndarray:
         """Rows for a fit: more of them the later, a third of them the worst so far."""
         assert self.network is not None
@@ -347,17 +308,3 @@ class Fitted(Explained):
             return np.arange(len(misses))
         worst = np.argsort(-misses)[: count // 3] if self.wrong < 0.5 else np.zeros(0, dtype=int)
         return np.union1d(self.rng.permutation(len(misses))[: count - len(worst)], worst)
-
-    def _answers(self):
-        x, y = self.inquiry.meter.transcript()
-        return x, y, self.inquiry.bars(x, y)
-
-    @staticmethod
-    def _misses(network: Network, x, y, bars) -> np.ndarray:
-        """Deviations in error bars, the rounding of the network's own sums among them."""
-        return np.max(np.abs(network(x) - y), axis=1) / (bars + evaluation_error(network, x))
-
-    def error_bars(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """Of answers against the network found."""
-        assert self.network is not None
-        return self.inquiry.bars(x, y) + evaluation_error(self.network, x)

@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unweave.core import clock
+from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
-    BEYOND,
     FEWEST,
     LEAVING,
     MISSING,
     MOST_HELD,
-    ORDINARY,
     ROUND,
     ROWS,
     Fitted,
@@ -32,8 +31,9 @@ EXACT = 1e-12
 """Damping of steps where the sum is right to the last few digits."""
 RARE, RARELY = 0.05, 2000
 """Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
-PATIENCE = 4
-"""Fits in a row that leave no fewer wrong answers, of which each asks for more, after which others are no use."""
+PATIENCE, NEARLY = 4, 5e-3
+"""Fits in a row that leave no fewer wrong answers, of which each asks for more, after which others are no use; half as
+many where a larger share than this is wrong."""
 
 
 @dataclass
@@ -66,7 +66,8 @@ class Mended(Fitted):
             shares.append(before[0])
             if not wrong.any() or clock.now() > self.deadline:
                 break
-            if turn >= PATIENCE and min(shares[-PATIENCE:]) >= min(shares[:-PATIENCE]):
+            patience = PATIENCE if before[0] < NEARLY else PATIENCE // 2
+            if turn >= patience and min(shares[-patience:]) >= min(shares[:-patience]):
                 break
             if turn < max_turns - 1:
                 self._ask_beside(x[wrong])

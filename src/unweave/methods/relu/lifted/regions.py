@@ -71,8 +71,8 @@ def telling_places(
     for _ in range(2):
         if not len(inside):
             break
-        factor, order = scipy.linalg.qr(features[inside].T, mode="r", pivoting=True)
-        sizes = np.abs(np.diag(factor))
+        found = scipy.linalg.qr(features[inside].T, mode="r", pivoting=True)
+        sizes, order = np.abs(np.diag(found[0])), found[-1]
         rank = int(np.sum(sizes > 1e-9 * sizes[0]))
         chosen.append(inside[order[:rank]])
         inside = np.delete(inside, order[:rank])

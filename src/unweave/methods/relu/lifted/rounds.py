@@ -9,7 +9,8 @@ import numpy as np
 from unweave.core import clock
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS
-from unweave.methods.relu.lifted.search import Search
+from unweave.methods.relu.lifted.mend import NEARLY
+from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
 FEW, ROUGHLY_FEW = 0.2, 0.4
@@ -72,7 +73,7 @@ def search_two_layers(
 def _settle(search: Search, say) -> bool:
     """Whether fresh points agree with the network and its parameters are known; fits again where they do not."""
     goal = GOAL * search.inquiry.relative if search.inquiry.coarse else 1e-7
-    lean = False
+    lean, fuller = False, None
     for _ in range(MENDINGS if search.is_composed else 4):
         if search.network is None or search.wrong > 0.2:
             return False
@@ -84,6 +85,7 @@ def _settle(search: Search, say) -> bool:
                     search.ask_rare()
                     if search.wrong > 0:
                         continue
+                    fuller = search.point
                     search.drop_needless()
                     search.tighten()
                     lean = True
@@ -106,7 +108,10 @@ def _settle(search: Search, say) -> bool:
         if search.is_composed:
             before = search.wrong
             search.mend()
-            if search.wrong > max(before, CORNERS):
+            if search.wrong > 0 and fuller is not None:  # a unit was left out that answers asked since need
+                search.point, fuller, lean = fuller, None, False
+                search.mend()
+            if search.wrong > max(GAINING * before, NEARLY):
                 return False
             continue
         search.sharpen()

@@ -13,8 +13,9 @@ import numpy as np
 from unweave.certificates.visible import measure_visible
 from unweave.core import clock
 from unweave.evidence.precision import Precision
+from unweave.methods.relu.lifted.compare import BEYOND
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
-from unweave.methods.relu.lifted.fitting import BEYOND, CORNERS
+from unweave.methods.relu.lifted.fitting import CORNERS
 from unweave.methods.relu.lifted.information import (
     Information,
     can_measure,
