@@ -11,12 +11,11 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
-from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.arrange import Arrangement, find_box
 from unweave.methods.relu.deep.closing import close
 from unweave.methods.relu.deep.compose import compose, rows_of
-from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.peel.recover import recover_by_peeling
 from unweave.probes.inquiry import Inquiry
@@ -74,14 +73,14 @@ def _draw_and_fit(inquiry: Inquiry, problem: Problem, found: Arrangement) -> tup
     except TimeSpent as spent:
         if not found.traces:
             return Finding(None, reason=str(spent)), False
-        return _open(found, str(spent)), False
+        return open_above(found.features, str(spent)), False
     except BudgetSpent as spent:  # what is known stays so
         if not found.traces:
             raise
-        return _open(found, str(spent)), True
+        return open_above(found.features, str(spent)), True
     if not found.traces:
         return Finding(None, reason="no hyperplane shows in the whole domain"), False
-    return _open(found, f"{found.num_unknown} edges of their maps are not explained"), False
+    return open_above(found.features, f"{found.num_unknown} edges of their maps are not explained"), False
 
 
 def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.ndarray) -> Finding:
@@ -97,42 +96,5 @@ def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.nd
     miss = np.max(np.abs(composed.network(x) - y), axis=1) / (np.std(y) + 1e-300)
     wrong = float(np.mean(miss > WITHIN))
     if wrong > 0:
-        return _open(found, f"{wrong:.2%} of the answers contradict the best network")
-    warnings = []
-    first = base.depth + 1
-    for layer, (count, told) in enumerate(
-        zip(composed.num_carriers, composed.sides_told, strict=True), start=first
-    ):
-        if count:
-            text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
-            warnings.append(text if told else text + "; they absorb the sides of others")
-    return Finding(composed.network, warnings=tuple(warnings), in_domain=True)
-
-
-def _open(found: Arrangement, reason: str) -> Finding:
-    """The layers with sides; or, without any, the hyperplanes that show in the whole domain."""
-    base: Known | Lifted = found.features
-    while isinstance(base, Lifted) and not (isinstance(base.known, Known) and not base.known.depth):
-        base = base.known
-    if isinstance(base, Known):
-        names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in base.leaks]
-        network = Network(base.weights, base.biases, names, upper=UNKNOWN)
-        words = (
-            "the first hidden layer is" if base.depth == 1 else f"the first {base.depth} hidden layers are"
-        )
-        return Finding(
-            network,
-            reason=f"{words} known as far as it shows here, what stands above is not: {reason}",
-            undetermined=("the scale of every row", f"everything above layer {base.depth}"),
-        )
-    planes = base.rows
-    network = Network([planes[:, :-1]], [planes[:, -1]], ["relu"], upper=UNKNOWN)
-    return Finding(
-        network,
-        reason=f"the first hidden layer is known as far as it shows here, what stands above it is not: {reason}",
-        undetermined=(
-            *(f"layer 1, unit {i}: the side it is active on" for i in range(len(planes))),
-            "layer 1: the scale of every row",
-            "everything above layer 1",
-        ),
-    )
+        return open_above(found.features, f"{wrong:.2%} of the answers contradict the best network")
+    return whole(composed, composed.network, base.depth)

@@ -14,9 +14,9 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
-from unweave.core.network import UNKNOWN, Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.compose import compose, rows_of
+from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
@@ -202,41 +202,11 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
     while isinstance(base, Lifted):
         base = base.known
     composed = compose(base, rows_of(features), top, climb.pool.inquiry.meter.domain, problem.rng("compose"))
-    warnings = []
-    for layer, (count, told) in enumerate(
-        zip(composed.num_carriers, composed.sides_told, strict=True), start=base.depth + 1
-    ):
-        if count:
-            text = f"layer {layer}: the last {count} units stand for what is affine in this domain"
-            warnings.append(text if told else text + "; they absorb the sides of others")
-    network = sharpen(climb.pool.inquiry, composed.network)
-    return Finding(network, warnings=tuple(warnings), in_domain=True)
+    return whole(composed, sharpen(climb.pool.inquiry, composed.network), base.depth)
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:
     """The network that explains nearly all, or the layers with sides, or the first hyperplanes, open above."""
     if climb.nearly is not None:
         return climb.nearly
-    features: Known | Lifted = climb.features
-    while isinstance(features, Lifted) and (isinstance(features.known, Lifted) or features.known.depth):
-        features = features.known
-    if isinstance(features, Known):
-        names = ["relu" if not leak else f"leaky_relu({leak:.12g})" for leak in features.leaks]
-        depth = features.depth
-        words = "the first hidden layer is" if depth == 1 else f"the first {depth} hidden layers are"
-        return Finding(
-            Network(features.weights, features.biases, names, upper=UNKNOWN),
-            reason=f"{words} known as far as it shows here, what stands above is not: {reason}",
-            undetermined=("the scale of every row", f"everything above layer {depth}"),
-        )
-    planes = features.rows
-    network = Network([planes[:, :-1]], [planes[:, -1]], ["relu"], upper=UNKNOWN)
-    return Finding(
-        network,
-        reason=f"the first hidden layer is known as far as it shows here, what stands above it is not: {reason}",
-        undetermined=(
-            *(f"layer 1, unit {i}: the side it is active on" for i in range(len(planes))),
-            "layer 1: the scale of every row",
-            "everything above layer 1",
-        ),
-    )
+    return open_above(climb.features, reason)
