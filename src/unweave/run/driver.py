@@ -148,7 +148,7 @@ class _Progress:
     students: list[Network] = field(default_factory=list)
     """What methods without a network ended with, as the answers are read now."""
     settled: bool = False
-    """Whether there is a network that is confirmed, of which nothing can tell more."""
+    """Whether there is a network that passes every check, of which nothing can tell more."""
 
 
 def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
@@ -173,7 +173,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
             attempt = _attempt(side, choice, wishes, ranking, suspects)
             progress.best = _better(best, attempt.found)
         progress.troubles += [attempt.trouble] if attempt.trouble else []
-        progress.settled = attempt.conclusive and attempt.found.network is not None
+        progress.settled = attempt.conclusive and not _num_failed(attempt.found)
         if attempt.conclusive or _is_over(side, wishes, progress):
             break
 
@@ -311,7 +311,7 @@ def _better(earlier: Identification, later: Identification) -> Identification:
     """
     gained = later.outcome.rank - earlier.outcome.rank
     if not gained and earlier.network is not None and later.network is not None:
-        gained = _num_failed(earlier) - _num_failed(later)
+        gained = int(_num_failed(later) < _num_failed(earlier))
     nothing = earlier.network is None and later.network is None
     better = later if gained > 0 or (gained == 0 and nothing) else earlier
     copies = [r.details["surrogate"] for r in (earlier, later) if "surrogate" in r.details]
@@ -320,11 +320,11 @@ def _better(earlier: Identification, later: Identification) -> Identification:
     return replace(better, details={**better.details, "surrogate": min(copies, key=lambda c: c["error"])})
 
 
-def _num_failed(found: Identification) -> int:
-    """How many checks of its certificate a network does not pass."""
+def _num_failed(found: Identification) -> float:
+    """How many checks of its certificate a network does not pass; no number is as bad as no network."""
     certificate = found.certificate
     if certificate is None or found.network is None or found.network.is_open:
-        return 100
+        return np.inf
     return int(not certificate.points_agree) + sum(not check.passed for check in certificate.checks)
 
 
