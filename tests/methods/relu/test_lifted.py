@@ -11,6 +11,7 @@ import unweave
 from truth import relu_in_float32
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.information import balance, measure_information
+from unweave.methods.relu.lifted.method import name_parts
 from unweave.methods.relu.lifted.refit import DENSE, refit
 
 
@@ -78,3 +79,14 @@ def test_information_names_what_no_answer_shows():
     blind = measure_information(network, dead, np.full(len(dead), 1e-6), goal=1e-3)
     assert seen.worst < 1e-3
     assert blind.units[0][1] > 1 > blind.units[0][0]
+
+
+def test_parts_that_may_be_one_unit_are_named():
+    rng = np.random.default_rng(3)
+    out = rng.standard_normal((2, 6))
+    out[:, 4] = -2.5 * out[:, 1]
+    out[0, 2:4] = 0.0  # both reach the second output alone: that says nothing
+    weights = [rng.standard_normal((5, 3)), rng.standard_normal((6, 5)), out]
+    network = Network(weights, [np.zeros(5), np.zeros(6), np.zeros(2)], ["relu", "relu", "identity"])
+    assert name_parts(network, 6) == ["layer 2, units 1 and 4: whether they are parts of one unit"]
+    assert name_parts(network, 4) == []

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
@@ -20,6 +21,8 @@ from unweave.probes.inquiry import open_inquiry
 
 OPEN = 0.01
 """A unit whose parameters are known to no better than this, relative to its largest, is named as open."""
+SHARED = 1e-7
+"""Directions of output weights, found from exact answers, that differ by less are the same."""
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,32 @@ def describe(search: Search) -> Finding:
                 f"layer {layer}, unit {i}: weights that hardly show in any answer"
                 for i in np.flatnonzero(units[:count] > OPEN)
             ]
+    parts: list[str] = []
+    if len(search.network.hidden) == 2 and not search.inquiry.coarse:
+        parts = name_parts(search.network, search.network.hidden[1] - affine[1])
     return Finding(
         search.network,
         warnings=tuple(warnings),
-        undetermined=tuple(undetermined),
+        undetermined=(*undetermined, *parts),
+        conclusive=bool(parts),  # no other method would tell them
         details={"num_planes": len(search.planes), "num_units": search.num_units},
         in_domain=search.is_bounded,
         error_bars=search.error_bars,
     )
+
+
+def name_parts(network: Network, num_units: int) -> list[str]:
+    """Units of the last layer, ``num_units`` at its beginning, that share the direction of their output weights.
+
+    With two outputs or more that is no accident, unless they reach one output alone. Parts of one unit whose zero set
+    is not connected in the domain are found one by one, and where too many planes lie between them nothing tells that
+    they are one.
+    """
+    columns = network.weights[-1][:, :num_units]
+    columns = columns / np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+    if len(columns) < 2:
+        return []
+    apart = np.sqrt(np.maximum(1 - (columns.T @ columns) ** 2, 0.0))
+    several = np.sum(np.abs(columns) > SHARED, axis=0) > 1
+    pairs = np.argwhere(np.triu((apart < SHARED) & several, 1))
+    return [f"layer 2, units {i} and {j}: whether they are parts of one unit" for i, j in pairs]
