@@ -45,7 +45,8 @@ def settle(
         residual = ((network(x) - y) / accuracy).ravel()
         jacobian = jacobian_of_lengths(network, x, free) / accuracy[:, :, None]
         jacobian = jacobian.reshape(len(residual), -1)
-        lengths = np.maximum(np.linalg.norm(jacobian, axis=0), 1e-300)
+        lengths = np.linalg.norm(jacobian, axis=0)
+        lengths[lengths < 1e-200] = np.inf  # what no answer shows stays where it is
         damped = np.vstack([jacobian / lengths, damping * np.eye(len(lengths))])
         right = np.concatenate([residual, np.zeros(len(lengths))])
         move = -np.linalg.lstsq(damped, right, rcond=1e-13)[0] / lengths
