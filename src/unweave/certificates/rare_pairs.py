@@ -44,11 +44,12 @@ def find_rare_pairs(
     samples = np.concatenate([domain.sample(2 * third, d, rng), domain.edge(third, d, rng)])
     u = samples @ network.weights[0].T + network.biases[0]
     z = Network(network.weights[:2], network.biases[:2], (network.activations[0], "identity"))(samples)
-    pairs = _seldom(z > 0, u > 0)
+    middle, half = (low + high) / 2, (high - low) / 2
+    meets = np.abs(network.weights[0] @ middle + network.biases[0]) < np.abs(network.weights[0]) @ half
+    pairs = _seldom(z > 0, u > 0, meets)
     pairs = pairs[rng.permutation(len(pairs))[:num_points]]
     if not len(pairs):
         return np.zeros((0, d))
-    middle, half = (low + high) / 2, (high - low) / 2
     num_bends = int(np.clip(num_points // len(pairs), 1, MOST_BENDS))
     # how much a unit bends decides where it gets farthest: small weights and the largest are left out
     shares = BENDS[0] + (BENDS[1] - BENDS[0]) * (np.arange(num_bends) + rng.uniform()) / num_bends
@@ -57,17 +58,17 @@ def find_rare_pairs(
     return middle + half * np.concatenate(found)
 
 
-def _seldom(on: np.ndarray, below: np.ndarray) -> np.ndarray:
+def _seldom(on: np.ndarray, below: np.ndarray, meets: np.ndarray) -> np.ndarray:
     """(n, 4): units of a layer and of that below, and sides +-1 of each, that hardly ever come together.
 
-    Of the lower unit's two sides only the rarer: otherwise the upper one itself hardly ever is on its side.
+    Of the lower unit's two sides only the rarer: otherwise the upper one itself hardly ever is on its side. ``meets``:
+    which of the lower ones change in the box.
     """
     found = []
     for side, mine in ((1, on), (-1, ~on)):
         counts = np.stack([mine.T.astype(float) @ part.astype(float) for part in (below, ~below)])
         rarer = np.argmin(counts, axis=0)
-        ever = below.any(axis=0) & ~below.all(axis=0)
-        unit, other = np.nonzero((np.min(counts, axis=0) <= SELDOM) & ever)
+        unit, other = np.nonzero((np.min(counts, axis=0) <= SELDOM) & meets)
         turns = on[:, unit].any(axis=0) & ~on[:, unit].all(axis=0)
         unit, other = unit[turns], other[turns]
         found.append(np.stack([unit, other, np.full(len(unit), side), 1 - 2 * rarer[unit, other]], axis=1))

@@ -240,10 +240,13 @@ def _keep_signs(planes: Planes, units: list[Unit], x: np.ndarray, sides: np.ndar
     return beta, rest, constants
 
 
-def low_rank(matrix: np.ndarray, least: float) -> tuple[np.ndarray, np.ndarray]:
-    """``shares @ rows`` of the least rank that leaves less than ``least``: rows of length one, and the shares."""
+def low_rank(matrix: np.ndarray, least: float, share: float = 1e-9) -> tuple[np.ndarray, np.ndarray]:
+    """``shares @ rows`` of the least rank that leaves less than ``least``, or than a ``share`` of the largest value.
+
+    Rows of length one, and the shares.
+    """
     u, s, vt = np.linalg.svd(matrix, full_matrices=False)
-    rank = int(np.sum(s > max(least, 1e-9 * (s[0] if len(s) else 0.0))))
+    rank = int(np.sum(s > max(least, share * (s[0] if len(s) else 0.0))))
     return vt[:rank], u[:, :rank] * s[:rank]
 
 

@@ -16,8 +16,13 @@ from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 EPS = float(np.finfo(float).eps)
 
 
-def compose(point: RidgeSum, sides: np.ndarray, x: np.ndarray, y: np.ndarray, domain: Domain) -> Assembly:
-    """The network; ``sides`` (n,) the active side of each plane, answers ``y`` to ``x`` for the scales of both."""
+def compose(
+    point: RidgeSum, sides: np.ndarray, x: np.ndarray, y: np.ndarray, domain: Domain, *, least: float = 1e-9
+) -> Assembly:
+    """The network; ``sides`` (n,) the active side of each plane, answers ``y`` to ``x`` for the scales of both.
+
+    ``least``: singular values of the affine rests, relative to the largest, up to which they are nothing.
+    """
     (m, n), d = point.beta.shape, x.shape[1]
     gamma, beta, outputs = point.gamma, point.beta, point.output
     normals, offsets1 = point.rows[:, :-1], point.rows[:, -1]
@@ -32,7 +37,7 @@ def compose(point: RidgeSum, sides: np.ndarray, x: np.ndarray, y: np.ndarray, do
         [1 / np.linalg.norm(gamma[:, :d] * reach, axis=1), 1 / (np.std(y, axis=0) + 1e-300)]
     )
     linear = np.concatenate([rest, tilt.T]) * reach * scale[:, None]
-    rows, shares = low_rank(linear, 1e-9)
+    rows, shares = low_rank(linear, 0.0, least)
     rows, shares = rows / reach, shares / scale[:, None]
     height = 1.1 * largest_value(domain, rows) + 1.0 if len(rows) else np.zeros(0)
     weights1 = np.vstack([sides[:, None] * normals, rows])

@@ -43,6 +43,8 @@ CLOSER = 4
 """Wrong answers for each weight of a unit that are asked for where there are fewer."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
+RANKS = 1e-9, 1e-12
+"""What counts as nothing of the affine rests, relative to the largest: rests of weights known to fewer digits are not."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
 
@@ -110,11 +112,17 @@ class Fitted(Compared):
         return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
 
     def _compose(self, x, y) -> Assembly:
-        """The network of the sum."""
+        """The network of the sum, of the least rank that explains the answers to these points, if one does."""
         assert self.follower is not None
         assert self.point is not None
         ratios, *_ = orient_first(self.planes, self.follower.units())
-        return compose(self.point, np.where(ratios < 0, -1.0, 1.0), x, y, self.domain)
+        sides, found = np.where(ratios < 0, -1.0, 1.0), []
+        for least in RANKS:
+            found.append(compose(self.point, sides, x, y, self.domain, least=least))
+            misses = self._misses(found[-1].network, x, y, self.inquiry.bars(x, y))
+            if self.inquiry.coarse or np.max(misses) <= BEYOND:
+                return found[-1]
+        return found[0]
 
     def fit_jointly(self, max_turns: int = 4) -> RidgeSum:
         """All answers together tell planes and units better than each is told alone, and then these go farther."""

@@ -143,6 +143,11 @@ class Follower:
         """The same planes, known better."""
         self.traces, self.planes = replace(self.traces, planes=planes), planes
 
+    def replace_traces(self, traces: Traces) -> None:
+        """Others over the same planes."""
+        self.traces = traces
+        self.own(self.kinks)
+
     def restart(self, planes: Planes) -> None:
         """Begin anew over these planes."""
         self.planes, self.failures = planes, {}

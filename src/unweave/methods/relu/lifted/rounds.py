@@ -95,6 +95,7 @@ def _settle(search: Search, say) -> bool:
                     lean = True
                     continue
                 if not search.inquiry.coarse:
+                    search.join_parts()
                     search.polish()
                 search.ask_telling()
             if search.is_composed and search.wrong == 0:

@@ -25,6 +25,8 @@ from unweave.methods.relu.lifted.information import (
     without_units,
 )
 from unweave.methods.relu.lifted.mend import Mended
+from unweave.methods.relu.lifted.parts import fit_where_rare, put_together
+from unweave.methods.relu.lifted.ridge_sum import put_up
 
 GAINING = 0.8
 """Share of a standard error that may be left where points asked for it were of use."""
@@ -32,6 +34,10 @@ STRICT = 4.0
 """How many times better than a certificate asks for units are to be known before it."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
+
+FAR_AND_WIDE = 2000
+"""Points of the domain, and of its edge, at which a unit put together from parts must not change sign anew."""
+
 
 
 @dataclass
@@ -136,6 +142,29 @@ class Search(Mended):
                 self.inquiry.meter.ask(points)
             self.wrong = float(np.mean(self._misses(self.network, *self._answers()) > BEYOND))
             self.say(f"  {len(points)} points beyond planes: wrong {self.wrong:.5f}")
+
+    def join_parts(self) -> None:
+        """In a bounded domain, exact answers: parts of one unit as one, if every answer bears it out."""
+        follower = self.follower
+        if follower is None or self.network is None:
+            return
+        x, y, bars = self._answers()
+        traces, before = follower.traces, (self.point, self.assembly, self.network, self.wrong)
+        d = self.inquiry.input_size
+        where = np.concatenate([self.domain.sample(FAR_AND_WIDE, d, self.rng), self.domain.edge(FAR_AND_WIDE, d, self.rng)])
+        joined, which = put_together(traces, follower.faces, np.concatenate([x, where]))
+        if not which:
+            return
+        follower.replace_traces(joined)
+        some = self.rng.permutation(len(x))[:4000]
+        self.point = put_up(joined, follower.faces, x[some], y[some], bars[some])
+        for unit in which:
+            self.point = fit_where_rare(self.point, unit, x, y, bars)
+        self._recompose()
+        self.say(f"  {len(traces)} traces are parts of {len(joined)} units: wrong {self.wrong:.5f}")
+        if self.wrong > 0:
+            follower.replace_traces(traces)
+            self.point, self.assembly, self.network, self.wrong = before
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""

@@ -41,13 +41,13 @@ def unite(t: Traces, one: int, two: int) -> bool:
         fits = len(apart) < size and np.linalg.norm(matrix @ found - left) <= slack
         if not (fits and (alike or _agree(t, one, two, sign))):
             continue
-        _share(t, one, two, sign)
+        share_weights(t, one, two, sign)
         error = blur * np.linalg.norm(np.linalg.pinv(matrix), 2) if len(apart) else 0.0
         for plane, beta in zip(apart, found, strict=True):
             t.cross(one, int(plane), float(beta), float(error))
         return True
     if alike:
-        _share(t, one, two, alike)
+        share_weights(t, one, two, alike)
         return not len(apart) and _mend(t, one, two, alike, slack)
     return False
 
@@ -106,7 +106,7 @@ def are_alike(t: Traces, one: int, two: int) -> float:
     return next((sign for sign in (1.0, -1.0) if _agree(t, one, two, sign)), 0.0)
 
 
-def _share(t: Traces, one: int, two: int, sign: float) -> None:
+def share_weights(t: Traces, one: int, two: int, sign: float) -> None:
     """Each of two parts of a unit learns the weights that the other has crossed."""
     size = t.gamma.shape[1]
     for to, of in ((one, two), (two, one)):
