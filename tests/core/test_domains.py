@@ -105,7 +105,7 @@ def test_mistakes_are_explained():
 
 
 def test_a_box_is_written_as_python_and_said_in_few_words():
-    box = Box([0.0, -1.5], np.array([40.0, 1.0]))
+    box = Box(np.array([0.0, -1.5]), np.array([40.0, 1.0]))
     again = eval(repr(box))
     assert np.array_equal(again.low, box.low)
     assert np.array_equal(again.high, box.high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from unweave.cli.options import parse_domain
@@ -9,7 +10,9 @@ from unweave.core.domains import Ball, Box
 from unweave.report.repeat import _domain_words
 
 
-@pytest.mark.parametrize("domain", [Ball(2.5), Box(-1.0, 1e-3), Box([0.0, -1.5], [40.0, 1e-07])])
+@pytest.mark.parametrize(
+    "domain", [Ball(2.5), Box(-1.0, 1e-3), Box(np.array([0.0, -1.5]), np.array([40.0, 1e-7]))]
+)
 def test_the_command_line_reads_its_own_domain(domain):
     words = _domain_words(repr(domain))
     assert words is not None
