@@ -18,6 +18,7 @@ from unweave.methods.relu.lifted.depth import Meetings
 from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.fit_trace import Places, Prior, fit_trace
 from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.reach import add_extremes, look_beyond
 from unweave.methods.relu.lifted.refine import choose_places, measure_places, offer_places
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.straight import find_straight, repeated
@@ -74,7 +75,7 @@ class Follower:
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
-        idle, deepened, crossed = 0, False, np.zeros(0, dtype=bool)
+        idle, fruitless, crossed = 0, False, np.zeros(0, dtype=bool)
         for turn in range(max_rounds):
             self.sightings.inquiry.meter.check_time()
             self.own(kinks)
@@ -119,15 +120,23 @@ class Follower:
                 voted = cross_by_votes(self.sightings, self.traces, kinks[~np.any(self.owned, axis=1)])
                 self.say(f"  {voted} weights by votes")
             self.drop_misread()
-            idle = 0 if crossed.any() or added or voted else idle + 1
+            gained = bool(crossed.any() or added or voted)
+            idle, fruitless = (0, False) if gained else (idle + 1, fruitless)
             if (not len(meetings) and not added and not voted) or idle >= QUIET:
-                if deepened:
+                if fruitless:
                     break
-                self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
-                idle, deepened = 0, True
+                self.faces = add_extremes(
+                    self.faces, self.traces, self.sightings.x[self.traces.seed], self.low, self.high, self.rng
+                )
+                idle, fruitless = 0, True
         self.own(kinks)
         self.refit()
         self.own(kinks)
+
+    def beyond(self) -> np.ndarray:
+        """Points beyond planes never met where units may have parts that no trace leads to."""
+        starts = self.sightings.x[self.traces.seed]
+        return look_beyond(self.faces, self.traces, starts, self.low, self.high)
 
     def extend(self, planes: Planes) -> None:
         """More planes, the first of which are the ones known before."""
