@@ -54,3 +54,18 @@ def test_what_no_answer_shows_is_open_where_the_domain_shows_it():
     assert off.deviations[8 + unit] > 0.1
     assert len(off.telling)
     assert np.max(_measure(network, x).deviations) < 1e-2
+
+
+def test_a_unit_that_hardly_shows_hides_no_other():
+    network = random_network((3, 8, 6, 2), "relu", 1)
+    first, second, last = (w.copy() for w in network.weights)
+    first = np.vstack([first, [[0.3, -0.2, 0.1]]])
+    second = np.hstack([second, np.full((6, 1), 1e-9)])
+    biases = [np.append(network.biases[0], 10.0), *network.biases[1:]]
+    faint = unweave.Network([first, second, last], biases, network.activations)
+    x = _all_over()
+    assert _measure(faint, x).num_hidden < 30
+    hidden = np.maximum(x @ first.T + biases[0], 0.0)
+    on = hidden @ second.T + biases[1] > 0
+    unit = int(np.argmin(np.abs(on.mean(axis=0) - 0.2)))
+    assert _measure(faint, x[~on[:, unit]]).deviations[9 + unit] > 0.1

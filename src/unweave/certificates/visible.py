@@ -10,7 +10,9 @@ Directions that the answers leave open are looked for on many fresh points of th
 hidden, what one of them shows could be asked for.
 
 The normal matrix tells directions apart to half the digits; along those that it tells poorly the Jacobian is multiplied
-out, which tells the rest. Large networks are looked at unit by unit, all other units held.
+out, which tells the rest. Directions are then turned so that each is the largest error, relative to its units, that the
+others leave: a unit that hardly shows at all would else have a part in every direction, and hide all of them. Large
+networks are looked at unit by unit, all other units held.
 """
 
 from __future__ import annotations
@@ -47,8 +49,8 @@ CHUNK = 4_000_000
 COARSE, CLEAR = 1e-7, 1e-3
 """Singular values, relative to the largest, that the normal matrix cannot tell from zero, and that it tells so well
 that their directions keep out of those of others to the last digits."""
-INVISIBLE = 1e-13
-"""Relative size of the singular values of directions that change nothing but by rounding."""
+FREE = 1e3
+"""By how much of its unit's largest a parameter may be off where nothing is known of it."""
 ROUNDED = 1e-12
 """Relative error of a direction that changes nothing as a whole."""
 
@@ -85,6 +87,10 @@ class _Sight:
     def __init__(self, network: Network, noise: float, unit: float, alone: bool):
         self.network, self.noise, self.unit, self.alone = network, noise, unit, alone
         self.layout, self.theta = Layout.of(network), network.flat()
+        blocks = [self.layout.block(self.theta, layer) for layer in range(self.layout.num_layers)]
+        self.largest = np.concatenate([np.repeat(np.max(np.abs(b), axis=1), b.shape[1]) for b in blocks])
+        """Of each parameter's unit."""
+        self.largest = np.maximum(self.largest, 1e-300)
         self.blocks: list[_Block] = []
 
     def look(self, points: np.ndarray, *, finely: bool = True) -> None:
@@ -92,13 +98,15 @@ class _Sight:
         look = self._unit_by_unit(points, finely) if self.alone else [self._together(points)]
         self.blocks, self.scales = [], np.ones(self.layout.num_parameters)
         for own, vectors, values, scales in look:
+            if finely:
+                vectors, values = _largest_errors(vectors, values, self.largest[own])
             self.blocks.append(_Block(own, vectors, values, self._sizes(own, vectors)))
             self.scales[own] = scales
         self.values = np.concatenate([b.values for b in self.blocks])
         self.sizes = np.concatenate([b.sizes for b in self.blocks])
-        self.dead = np.concatenate([b.values <= INVISIBLE * b.values.max(initial=0.0) for b in self.blocks])
         with np.errstate(divide="ignore"):
-            self.errors = np.where(self.dead, np.inf, self.sizes / self.values)
+            self.errors = self.sizes / self.values
+        self.dead = self.errors > 1
 
     def steps(self, which: np.ndarray, limit: float) -> np.ndarray:
         """One standard error along the numbered directions, at most ``limit`` of a unit."""
@@ -180,16 +188,7 @@ class _Sight:
         return np.sqrt(found)
 
     def _sizes(self, own: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        if self.alone:
-            largest = np.max(np.abs(self.theta[own]))
-            return np.max(np.abs(vectors), axis=0) / max(largest, 1e-300)
-        found, starts = np.zeros(vectors.shape[1]), self.layout.starts
-        for layer in range(self.layout.num_layers):
-            block = self.layout.block(self.theta, layer)
-            largest = np.repeat(np.max(np.abs(block), axis=1), block.shape[1])
-            rows = np.abs(vectors[starts[layer] : starts[layer + 1]]) / np.maximum(largest, 1e-300)[:, None]
-            found = np.maximum(found, np.max(rows, axis=0))
-        return found
+        return np.max(np.abs(vectors) / self.largest[own, None], axis=0)
 
     def _split(self, points: np.ndarray, width: int) -> list[np.ndarray]:
         return np.array_split(points, len(points) * self.network.output_size * width // CHUNK + 1)
@@ -205,12 +204,11 @@ class _Sight:
         for part in parts:
             jacobian = self._rows(part)
             matrix += jacobian.T @ jacobian
-        scales = np.sqrt(np.diag(matrix))
-        seen = scales > 0
-        scales = np.where(seen, scales, 1.0)
-        gauge = gauge_rows(self.layout, self.theta).toarray() * (scales * seen)
+        free = 1 / (FREE * self.largest)
+        scales = np.hypot(np.sqrt(np.diag(matrix)), free)
+        gauge = gauge_rows(self.layout, self.theta).toarray() * scales
         gauge /= np.maximum(np.linalg.norm(gauge, axis=1, keepdims=True), 1e-300)
-        matrix = matrix / np.outer(scales, scales) + gauge.T @ gauge
+        matrix = matrix / np.outer(scales, scales) + gauge.T @ gauge + np.diag((free / scales) ** 2)
         squares, vectors = scipy.linalg.eigh(matrix, check_finite=False)
         weak = squares <= CLEAR**2 * squares[-1]
         values = np.sqrt(np.maximum(squares, 0.0))
@@ -218,7 +216,9 @@ class _Sight:
             basis = vectors[:, weak]
             product = [self._rows(part) @ (basis / scales[:, None]) for part in parts]
             values[weak], turn = _singular(
-                np.asarray(np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r"))
+                np.linalg.qr(
+                    np.concatenate([*product, gauge @ basis, (free / scales)[:, None] * basis]), mode="r"
+                )
             )
             vectors[:, weak] = basis @ turn
         return np.arange(size), vectors / scales[:, None], values, scales
@@ -232,9 +232,9 @@ class _Sight:
         for several in zip(*(self._roots(part) for part in parts), strict=True):
             own, width = several[0][0], len(several[0][0])
             if finely:
-                factor = np.linalg.qr(np.concatenate([root for _, root in several]), mode="r")
+                free = np.diag(1 / (FREE * self.largest[own]))
+                factor = np.linalg.qr(np.concatenate([*(root for _, root in several), free]), mode="r")
                 scales = np.linalg.norm(factor, axis=0)
-                scales = np.where(scales > 0, scales, 1.0)
                 values, vectors = _singular(factor / scales)
             else:
                 matrix = sum((root.T @ root for _, root in several), np.zeros((width, width)))
@@ -323,6 +323,20 @@ def _verdict(network: Network, sight: _Sight, hidden: np.ndarray, telling: np.nd
     condition = float(values.max() / shown.min()) if len(shown) else np.inf
     deviations = unit_errors(network, sight.spread(hidden))
     return Visible(deviations, int(np.sum(hidden)), condition, sight.alone, telling)
+
+
+def _largest_errors(
+    vectors: np.ndarray, values: np.ndarray, largest: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same directions, turned within what the answers tell alike, so that each is the largest error left.
+
+    Errors are relative to the ``largest`` parameter of their unit.
+    """
+    errors = vectors / np.maximum(values, 1e-300)
+    relative = errors / largest[:, None]
+    turn = scipy.linalg.eigh(relative.T @ relative, check_finite=False)[1]
+    values = 1 / np.maximum(np.linalg.norm(relative @ turn, axis=0), 1e-300)
+    return errors @ turn * values, values
 
 
 def _beyond_rounding(rows: np.ndarray, steps: np.ndarray, scales: np.ndarray) -> np.ndarray:
