@@ -32,6 +32,8 @@ COARSE, CLEAR = 1e-7, 1e-3
 that their directions keep out of those of others to the last digits."""
 INVISIBLE = 1e-13
 """Relative size of the singular values of directions that change nothing but by rounding."""
+KNOWN = 1e-5
+"""Relative error of a direction that is a part of no larger one."""
 FREE = 1e3
 """By how much of its unit's largest a parameter may be off where nothing is known of it."""
 ROUNDED = 1e-12
@@ -275,8 +277,9 @@ def _largest_errors(
     dead = values <= INVISIBLE * values.max(initial=0.0)
     relative[:, dead] = FREE * np.linalg.svd(relative[:, dead], full_matrices=False)[0]
     relative[:, ~dead] /= values[~dead]
-    turn = scipy.linalg.eigh(relative.T @ relative, check_finite=False)[1]
-    relative = relative @ turn
+    unsure = np.linalg.norm(relative, axis=0) > KNOWN
+    turn = scipy.linalg.eigh(relative[:, unsure].T @ relative[:, unsure], check_finite=False)[1]
+    relative[:, unsure] = relative[:, unsure] @ turn
     lengths = np.maximum(np.linalg.norm(relative, axis=0), 1e-300)
     found = np.zeros((len(scales), len(scales)))
     found[np.ix_(seen, np.arange(len(values)))] = relative / lengths
