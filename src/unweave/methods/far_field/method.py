@@ -41,7 +41,7 @@ from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.middle import fit_middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
-from unweave.methods.far_field.peel import MOST_VERTICES, peel
+from unweave.methods.far_field.peel import MOST_VERTICES, Peeling
 from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import MISSED, Top, fit_affine, fit_top
@@ -302,19 +302,19 @@ class _Run:
             tried += top.attempts
             if top.network is not None:
                 return replace(top, attempts=tried)
+        peeling = Peeling(
+            pool,
+            self.sight.activation,
+            hidden=None if hidden is None else hidden[1:],
+            max_depth=self.problem.max_depth,
+            noise=self.sight.noise,
+            rng=self.sight.rng,
+            shallow=not first,
+        )
         # three layers and more are found soon, or not soon
         for until in (clock.now() + PEELING, self.deadline):
             if not (first and two):
-                top = peel(
-                    pool,
-                    self.sight.activation,
-                    hidden=None if hidden is None else hidden[1:],
-                    max_depth=self.problem.max_depth,
-                    noise=self.sight.noise,
-                    rng=self.sight.rng,
-                    deadline=min(until, self.deadline),
-                    shallow=not first,
-                )
+                top = peeling.go_on(min(until, self.deadline))
                 tried += top.attempts
             self._few_vertices = not pool.can_grow and not self.sight.coarse
             served = (hidden is None or two) and not self._few_vertices
