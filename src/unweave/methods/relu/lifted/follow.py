@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unweave.methods.relu.lifted.crossing import measure_crossings
+from unweave.methods.relu.lifted.depth import Meetings
 from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.fit_trace import Places, Prior, fit_trace
 from unweave.methods.relu.lifted.planes import Planes
@@ -68,6 +69,7 @@ class Follower:
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
+        self.met = Meetings(exact=not self.sightings.inquiry.coarse)
         self.owned = np.zeros((0, 0), dtype=bool)
         self.taken = np.zeros(0, dtype=bool)
 
@@ -101,6 +103,7 @@ class Follower:
                 if len(meetings)
                 else (np.zeros(0, dtype=bool), [])
             )
+            self.met.count(crossed)
             for unit, place in places:
                 self._keep(unit, place)
             for row in np.flatnonzero(~crossed):
@@ -110,6 +113,8 @@ class Follower:
                 f"  follow {turn}: {len(self.traces)} traces, {added} new, {crossed.sum()} of {len(meetings)} crossed, "
                 f"{self.owned.any(axis=1).sum()} of {len(kinks)} kinks"
             )
+            if self.met.tell_of_deeper_units:
+                break
             voted = 0
             if self.sightings.inquiry.coarse and not crossed.any():
                 voted = cross_by_votes(self.sightings, self.traces, kinks[~np.any(self.owned, axis=1)])
@@ -171,9 +176,8 @@ class Follower:
         if self.trusting:
             return
         failed = {seed for (seed, _), count in self.failures.items() if count}
-        crossed = self.traces.known.sum(axis=1)
-        kept = [crossed[j] > 0 or int(seed) not in failed for j, seed in enumerate(self.traces.seed)]
-        self.traces = self.traces.take(np.array(kept, dtype=bool))
+        misread = [int(seed) in failed for seed in self.traces.seed]
+        self.traces = self.traces.take(self.traces.known.any(axis=1) | ~np.array(misread, dtype=bool))
         self.own(self.kinks)
 
     def sharpen(self, kinks: np.ndarray, most: int = 90) -> int:
