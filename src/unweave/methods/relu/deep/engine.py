@@ -151,6 +151,8 @@ def recover(
             if isinstance(stuck, Missing) and depth:
                 _look_near(pool, stuck.view)
                 known = known.first(depth - 1)
+            elif isinstance(stuck, Stuck):  # nothing is confirmed or followed twice
+                met[_key(known)] = known, stuck.kept
         if best.top is None and known.depth > best.known.depth:
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:

@@ -21,6 +21,7 @@ from unweave.methods.relu.deep.orient import Layer
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.units import judge
 from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.outputs import shared_outputs, those_that_wait
 
 BATCHES = 4
 """Times that more kinks are followed before the sides of a layer are given up."""
@@ -52,9 +53,11 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
 
 
 def _seeds(view: LayerView, units: list[Candidate], tried: set[int], num: int) -> np.ndarray:
-    """Kinks of one line that no unit of the layer explains, with normals."""
+    """Kinks of one line that no unit of the layer explains, with normals; not those of the last layer below it."""
     pool = view.pool
-    left = view.open[~explained(view, units)[view.open] & ~pool.foreign[view.open]]
+    late = shared_outputs(pool.slope_jump, pool.line, pool.is_random[pool.line])
+    may = ~explained(view, units)[view.open] & ~pool.foreign[view.open] & ~those_that_wait(late[view.open])
+    left = view.open[may]
     left = np.array([m for m in left if int(m) not in tried], dtype=int)
     if not len(left):
         return left
