@@ -156,7 +156,10 @@ def _complete(
             key = _key(units[number], int(i))
             failed[key] = failed.get(key, 0) + 1
         if trace.crossed:
-            units[number] = replace(_candidate(trace, units[number].members), shown=units[number].shown)
+            old = units[number]
+            units[number] = replace(
+                _candidate(trace, old.members), shown=old.shown, oriented=old.oriented
+            )
 
 
 def _key(unit: Candidate, entry: int) -> tuple[float, ...]:
