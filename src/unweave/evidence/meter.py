@@ -254,6 +254,8 @@ class Meter:
             x = x.reshape(len(x), self.input_size)
             if self._stacked is not None:
                 x, y = np.concatenate([self._stacked[0], x]), np.concatenate([self._stacked[1], y])
+            if not len(x):
+                return x, y
             self._stacked = x, y
         return self._stacked
 

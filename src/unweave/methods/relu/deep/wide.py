@@ -41,7 +41,7 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
     traces: list[Trace] = []
     tried: set[int] = set()
     for _ in range(BATCHES):
-        seeds = _seeds(view, units, tried, num)
+        seeds = _seeds(view, units, tried, num, above=True)
         if not len(seeds):
             break
         traces += follow(pool, lifted, [begin(pool, lifted, int(m)) for m in seeds], say=say)
@@ -52,13 +52,20 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
     return None
 
 
-def _seeds(view: LayerView, units: list[Candidate], tried: set[int], num: int) -> np.ndarray:
-    """Kinks of one line that no unit of the layer explains, with normals; not those of the last layer below it."""
+def _seeds(
+    view: LayerView, units: list[Candidate], tried: set[int], num: int, *, above: bool = False
+) -> np.ndarray:
+    """Kinks of one line that no unit of the layer explains, with normals.
+
+    Those of the last layer are left out; where units ``above`` are wanted, as long as there are others.
+    """
     pool = view.pool
     late = shared_outputs(pool.slope_jump, pool.line, pool.is_random[pool.line])
-    may = ~explained(view, units)[view.open] & ~pool.foreign[view.open] & ~those_that_wait(late[view.open])
-    left = view.open[may]
-    left = np.array([m for m in left if int(m) not in tried], dtype=int)
+    may = ~explained(view, units)[view.open] & ~pool.foreign[view.open] & ~np.isin(view.open, list(tried))
+    waits = those_that_wait(late[view.open])
+    if above and np.sum(may & ~waits) < num:
+        waits[:] = False
+    left = view.open[may & ~waits]
     if not len(left):
         return left
     lines, counts = np.unique(pool.line[left], return_counts=True)
