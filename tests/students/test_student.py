@@ -12,7 +12,7 @@ from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.layout import Layout
 from unweave.students import nearly_affine, student
 from unweave.students.nearly_affine import NEARLY_AFFINE, narrow_down_bent
-from unweave.students.student import try_student
+from unweave.students.student import resume_student, try_student
 
 
 def _scaled(sizes: tuple[int, ...], activation: str, seed: int, scale: float = 0.3) -> Network:
@@ -88,3 +88,16 @@ def test_what_bends_leaves_only_the_constant_to_the_last_fit():
     assert fit.rms < 1e-11
     assert fit.num_steps <= 3
     assert compare(truth, layout.network(fit.parameters)).max_relative_error < 1e-8
+
+
+def test_a_student_that_stopped_goes_on_from_where_it_was_on_more_points():
+    network = random_network((4, 5, 1), "tanh", 6)
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((500, 4))
+    _, begun = try_student(x[:300], network(x[:300]), "tanh", (8,), rng=rng, max_steps=12)
+    assert begun.end is End.STEPS
+    found, attempt = resume_student(begun, x, network(x))
+    assert found is not None, attempt
+    assert compare(network, found.network).max_relative_error < 1e-8
+    _, unmoved = resume_student(begun, x, network(x), deadline=0.0)
+    assert unmoved.rms < 1.5 * begun.rms  # in the coordinates of all points it is the same student

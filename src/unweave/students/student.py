@@ -14,6 +14,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.fit import spread_of
@@ -122,6 +123,17 @@ def try_student(
     """
     task = Task.of(x, y, activation, widths, noise=noise, max_steps=max_steps, deadline=deadline)
     return next(task.try_from([rng], known))
+
+
+def resume_student(
+    attempt: Attempt, x: np.ndarray, y: np.ndarray, *, noise: float = 0.0, deadline: float = float("inf")
+) -> Trial:
+    """The same student, as narrow as it has become, from where it ended, on these points; for forms without skips."""
+    student = attempt.student
+    task = Task.of(x, y, attempt.activation, student.layout.hidden, noise=noise, deadline=deadline)
+    here = student.standard.undo(student.layout.network(student.parameters))
+    found, again = next(task.try_starts([task.standard.apply(here).flat()]))
+    return found, replace(again, num_steps=attempt.num_steps + again.num_steps)
 
 
 @dataclass(frozen=True)
@@ -236,6 +248,8 @@ class Task:
             deadline=settings.deadline,
             bent=self.bent,
         )
+        if fit.rms > rms and clock.now() > settings.deadline:  # cut in the middle of a refit
+            return None, replace(attempt, end=End.TIME, narrowed=True)
         attempt = replace(
             attempt,
             rms=fit.rms,

@@ -10,7 +10,8 @@ from truth import random_network
 from unweave.core import activations as act
 from unweave.core import clock
 from unweave.core.network import Network
-from unweave.methods.far_field.peel import peel
+from unweave.methods.far_field import peel
+from unweave.methods.far_field.peel import Peeling
 from unweave.students.overwide import Pool
 
 
@@ -26,15 +27,15 @@ def pool_of(network: Network, num_points: int, rng: np.random.Generator, vertice
 def test_two_hidden_layers_above_come_from_vertices():
     top = random_network((10, 5, 3, 1), "tanh", seed=3)
     rng = np.random.default_rng(1)
-    found = peel(
+    peeling = Peeling(
         pool_of(top, 200, rng),
         act.get("tanh"),
         hidden=None,
         max_depth=2,
         noise=0.0,
         rng=rng,
-        deadline=clock.now() + 60,
     )
+    found = peeling.go_on(clock.now() + 60)
     assert found.network is not None, found.reason
     assert unweave.compare(top, found.network).max_relative_error < 1e-9
 
@@ -43,16 +44,16 @@ def test_known_rows_lead_to_the_whole_network_inside():
     truth = random_network((5, 6, 4, 3, 1), "tanh", seed=5)
     rng = np.random.default_rng(2)
     rows = truth.weights[0] * (1 + 0.005 * rng.standard_normal(truth.weights[0].shape))
-    found = peel(
+    peeling = Peeling(
         pool_of(truth, 500, rng, vertices=False),
         act.get("tanh"),
         hidden=(4, 3),
         max_depth=2,
         noise=0.0,
         rng=rng,
-        deadline=clock.now() + 60,
         first=(rows, np.zeros(6)),
     )
+    found = peeling.go_on(clock.now() + 60)
     assert found.network is not None, found.reason
     assert unweave.compare(truth, found.network).max_relative_error < 1e-8
 
@@ -60,9 +61,8 @@ def test_known_rows_lead_to_the_whole_network_inside():
 def test_a_passed_deadline_is_told():
     top = random_network((6, 4, 3, 1), "tanh")
     rng = np.random.default_rng(0)
-    found = peel(
-        pool_of(top, 50, rng), act.get("tanh"), hidden=None, max_depth=2, noise=0.0, rng=rng, deadline=0.0
-    )
+    peeling = Peeling(pool_of(top, 50, rng), act.get("tanh"), hidden=None, max_depth=2, noise=0.0, rng=rng)
+    found = peeling.go_on(0.0)
     assert found.network is None
     assert "time limit" in found.reason
 
@@ -75,3 +75,39 @@ def test_three_hidden_layers_end_to_end(activation):
     assert found.network is not None
     assert found.network.hidden == (10, 5, 3)
     assert unweave.compare(truth, found.network).max_relative_error < 1e-7
+
+
+def test_students_that_were_cut_go_on_at_the_next_size(monkeypatch):
+    """No student has the steps that it needs at one size."""
+    begin, gone_on = peel.try_student, []
+    resume = peel.resume_student
+
+    def begin_briefly(*arguments, **options):
+        return begin(*arguments, **options, max_steps=10)
+
+    def go_on(attempt, *arguments, **options):
+        gone_on.append(attempt)
+        return resume(attempt, *arguments, **options)
+
+    monkeypatch.setattr(peel, "UNFINISHED", 1.0)
+    monkeypatch.setattr(peel, "try_student", begin_briefly)
+    monkeypatch.setattr(peel, "resume_student", go_on)
+    top = random_network((10, 5, 3, 1), "tanh", seed=3)
+    rng = np.random.default_rng(1)
+    peeling = Peeling(pool_of(top, 300, rng), act.get("tanh"), hidden=(5, 3), max_depth=2, noise=0.0, rng=rng)
+    found = peeling.go_on(clock.now() + 60)
+    assert found.network is not None, found.reason
+    assert unweave.compare(top, found.network).max_relative_error < 1e-9
+    assert gone_on
+
+
+def test_a_search_goes_on_where_its_time_ran_out():
+    top = random_network((10, 5, 3, 1), "tanh", seed=3)
+    rng = np.random.default_rng(1)
+    peeling = Peeling(pool_of(top, 200, rng), act.get("tanh"), hidden=None, max_depth=2, noise=0.0, rng=rng)
+    first = peeling.go_on(clock.now() + 0.05)
+    assert first.network is None
+    assert first.attempts
+    second = peeling.go_on(clock.now() + 60)
+    assert second.network is not None, second.reason
+    assert unweave.compare(top, second.network).max_relative_error < 1e-9

@@ -13,7 +13,7 @@ import numpy as np
 
 from unweave.methods.base import Problem
 from unweave.methods.far_field.first_layer import FirstLayer, scale_rows
-from unweave.methods.far_field.peel import peel
+from unweave.methods.far_field.peel import Peeling
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
 from unweave.students.overwide import Pool
@@ -40,15 +40,14 @@ def fit_inside(sight: Sight, layer: FirstLayer, problem: Problem, deadline: floa
         with meter.stage("points near the origin"):
             return x, meter.ask(x) if num_points else np.zeros((0, meter.output_size))
 
-    found = peel(
+    peeling = Peeling(
         Pool(*buy(int(FIRST * rows.size / meter.output_size)), buy),
         sight.activation,
         hidden=None if problem.hidden is None else problem.hidden[1:],
         max_depth=problem.max_depth,
         noise=sight.noise,
         rng=rng,
-        deadline=deadline,
         shallow=False,
         first=(rows, np.zeros(len(rows))),
     )
-    return replace(found, whole=True)
+    return replace(peeling.go_on(deadline), whole=True)

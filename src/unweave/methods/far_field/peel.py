@@ -10,7 +10,7 @@ student needs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from unweave.solve.devices import fits_memory
 from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.overwide import Pool
-from unweave.students.student import Attempt, Recovered, try_student
+from unweave.students.student import Attempt, Miss, Recovered, Trial, resume_student, try_student
 
 GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
 """Ratio of one size to the one before, and from so many answers on."""
@@ -42,62 +42,129 @@ PROMISING, CLOSE = 0.05, 0.4
 which depth to try."""
 NEARLY = 1e-3
 """A student below this that does not become exact has a layer too many, or was unlucky."""
+CLOSER = 0.5
+"""A depth whose residual is below this fraction of that of one layer less leaves the smaller depths to rare turns."""
 MISSES = 4
 """Students after which a depth that does not come closer no longer leads."""
 LAST = 2
 """Rounds of all depths once there are no more vertices."""
 PATIENCE, SHARE = 5.0, 0.7
-"""One student may take so many seconds, or this share of what all before it took: one with a layer too many comes close
-and narrows for long."""
+"""One student may take so many seconds at a time, or this share of what all before it took: one with a layer too many
+comes close and narrows for long."""
+UNFINISHED = 5e-3
+"""A student of a smaller residual whose time or steps ran out, or that wants more points, goes on at the next size,"""
+FASTER = 0.3
+"""if it is the first time, or the residual has fallen to this fraction of the one before."""
 
 
-def peel(
-    pool: Pool,
-    activation: Activation,
-    *,
-    hidden: tuple[int, ...] | None,
-    max_depth: int,
-    noise: float,
-    rng: np.random.Generator,
-    deadline: float,
-    shallow: bool = True,
-    first: tuple[np.ndarray, np.ndarray] | None = None,
-    max_vertices: int = MOST_VERTICES,
-) -> Top:
-    """The network above the first layer; ``hidden`` are its widths when given, else ``max_depth`` bounds their number.
+class Peeling:
+    """The search for the network above the first layer, in as many goes as it is given time for.
 
-    ``shallow``: one hidden layer is as likely as more; False where it was tried before. With ``first``, weights and
-    biases of the first layer as far as they are known, the pool holds ordinary points x instead of vertices, and the
-    whole network is returned: its students start from that layer.
+    ``hidden`` are its widths when given, else ``max_depth`` bounds their number. ``shallow``: one hidden layer is as
+    likely as more; False where it was tried before. With ``first``, weights and biases of the first layer as far as
+    they are known, the pool holds ordinary points x instead of vertices, and the whole network is returned: its
+    students start from that layer.
     """
-    depths = [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth]
-    plan = _Plan(hidden, depths, None if first is None else len(first[0]))
-    num_vertices, attempts, reason, began = len(pool.x), [], "", clock.now()
-    while not reason:
-        patterns, values = pool.take(num_vertices)
-        exhausted = len(patterns) < num_vertices or num_vertices >= max_vertices
-        before = len(attempts)
-        for depth, widths in plan.students(patterns, values, activation, LAST if exhausted else 1):
-            if clock.now() > deadline:
-                reason = "the time limit was reached while fitting the layers above the first"
-                break
+
+    def __init__(
+        self,
+        pool: Pool,
+        activation: Activation,
+        *,
+        hidden: tuple[int, ...] | None,
+        max_depth: int,
+        noise: float,
+        rng: np.random.Generator,
+        shallow: bool = True,
+        first: tuple[np.ndarray, np.ndarray] | None = None,
+        max_vertices: int = MOST_VERTICES,
+    ):
+        self._pool, self._activation, self._noise, self._rng = pool, activation, noise, rng
+        self._first, self._max_vertices, self._num_vertices = first, max_vertices, len(pool.x)
+        depths = [d for d in ((1, 2, 3, 4) if shallow else (2, 3, 1, 4)) if d <= max_depth]
+        self._plan = _Plan(hidden, depths, None if first is None else len(first[0]))
+        self._spent, self._reason = 0.0, ""
+        self._attempts: list[Attempt] = []
+        self._num_told = 0
+        self._unfinished: dict[int, Attempt] = {}
+        """The closest student of each depth that may go on."""
+
+    def go_on(self, deadline: float) -> Top:
+        """The network, or the reason why there is none yet."""
+        began, found = clock.now() - self._spent, None
+        while found is None and not self._reason and clock.now() <= deadline:
+            found = self._try_all(began, deadline)
+        self._spent = clock.now() - began
+        late = "the time limit was reached while fitting the layers above the first"
+        return self._top(found, self._reason or late)
+
+    def _try_all(self, began: float, deadline: float) -> Recovered | None:
+        """Unfinished students and new ones of one size."""
+        patterns, values = self._pool.take(self._num_vertices)
+        exhausted = len(patterns) < self._num_vertices or self._num_vertices >= self._max_vertices
+        before = len(self._attempts)
+        for depth, last, student in self._students(patterns, values, exhausted):
             now = clock.now()
-            until = min(deadline, now + max(PATIENCE, SHARE * (now - began)))
-            found, attempt = try_student(
-                patterns, values, activation.name, widths, rng=rng, noise=noise, deadline=until, known=first
-            )
-            attempts.append(attempt)
-            plan.record(depth, attempt.rms)
+            if now > deadline:
+                return None
+            found, attempt = student(min(deadline, now + max(PATIENCE, SHARE * (now - began))))
+            self._attempts.append(attempt)
+            self._plan.record(depth, attempt.rms)
             if found is not None and found.minimal and attempt.end is not End.TIME:
-                return _top(found, attempts, len(patterns))
-        if len(attempts) == before and not reason:
-            reason = f"no student fitted {before and attempts[-1].num_points:,} far vertices, wider ones exceed memory"
-        if exhausted:
-            where = "far vertices" if first is None else "points"
-            reason = reason or f"no layers above the first fit {len(patterns):,} {where}"
+                return found
+            if _may_go_on(attempt, last) and attempt.rms < self._closest(depth):
+                self._unfinished[depth] = attempt
+        if len(self._attempts) == before:
+            num = f"{before and self._attempts[-1].num_points:,}"
+            self._reason = f"no student fitted {num} far vertices, wider ones exceed memory"
+        elif exhausted and not self._unfinished:
+            where = "far vertices" if self._first is None else "points"
+            self._reason = f"no layers above the first fit {len(patterns):,} {where}"
         growth = LARGE_GROWTH if values.size > LARGE else GROWTH
-        num_vertices = min(int(np.ceil(growth * num_vertices)), max_vertices)
-    return _top(None, attempts, len(pool.x), reason)
+        self._num_vertices = min(int(np.ceil(growth * self._num_vertices)), self._max_vertices)
+        return None
+
+    def _closest(self, depth: int) -> float:
+        return self._unfinished[depth].rms if depth in self._unfinished else np.inf
+
+    def _students(
+        self, patterns: np.ndarray, values: np.ndarray, exhausted: bool
+    ) -> Iterator[tuple[int, float, Callable[[float], Trial]]]:
+        """How many layers above each student has, its last residual if it goes on, and how to fit it until a time."""
+        activation, resumed = self._activation, False
+        for depth in sorted(self._unfinished):
+            while depth in self._unfinished:
+                earlier, resumed = self._unfinished.pop(depth), True
+
+                def go_on(until: float, earlier: Attempt = earlier) -> Trial:
+                    return resume_student(earlier, patterns, values, noise=self._noise, deadline=until)
+
+                yield depth, earlier.rms, go_on
+        if resumed and exhausted:
+            return
+        for depth, widths in self._plan.students(patterns, values, activation, LAST if exhausted else 1):
+
+            def begin(until: float, widths: tuple[int, ...] = widths) -> Trial:
+                more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": self._first}
+                return try_student(patterns, values, activation.name, widths, **more)
+
+            yield depth, np.inf, begin
+
+    def _top(self, found: Recovered | None, reason: str) -> Top:
+        """With what was tried since the last time."""
+        recent, self._num_told = self._attempts[self._num_told :], len(self._attempts)
+        told = tuple((a.activation, a.widths, a.num_points, a.rms, str(a.end)) for a in recent)
+        if found is None:
+            best = min((a.rms for a in self._attempts), default=np.inf)
+            return Top(None, best, len(self._pool.x), reason, told)
+        return Top(found.network, found.rms, recent[-1].num_points, "", told)
+
+
+def _may_go_on(attempt: Attempt, last: float) -> bool:
+    """Whether more time or points may finish a student, whose residual was ``last`` when it last went on."""
+    cut = attempt.end is End.TIME
+    short = attempt.end in (End.STEPS, Miss.MEMORISED) and not attempt.narrowed
+    return (cut or short) and attempt.rms < min(UNFINISHED, FASTER * last)
 
 
 @dataclass
@@ -155,11 +222,11 @@ class _Plan:
             return [len(self.hidden)] * 2
         if self.leading:
             return list(self.leading)
-        return self.depths[:2] if self.turn % RARELY else self.depths
+        return self._likely() if self.turn % RARELY else self.depths
 
-
-def _top(found: Recovered | None, attempts: list[Attempt], num_vertices: int, reason: str = "") -> Top:
-    told = tuple((a.activation, a.widths, a.num_points, a.rms, str(a.end)) for a in attempts)
-    if found is None:
-        return Top(None, min((a.rms for a in attempts), default=np.inf), num_vertices, reason, told)
-    return Top(found.network, found.rms, num_vertices, "", told)
+    def _likely(self) -> list[int]:
+        """Two depths: the first ones, or those from where fewer layers do markedly worse."""
+        closest = min(self.best, key=self.best.__getitem__, default=0)
+        if closest + 1 in self.depths and self.best[closest] < CLOSER * self.best.get(closest - 1, 0.0):
+            return [closest, closest + 1]
+        return self.depths[:2]
