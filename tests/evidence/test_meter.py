@@ -261,3 +261,19 @@ def test_an_answer_beyond_the_range_of_a_squashing_refutes_it_to_a_method():
     assert meter.refuted
     meter.look_through(None)
     assert not meter.refuted
+
+
+def test_the_transcript_grows_and_is_the_callers_own():
+    meter = Meter(CallableOracle("sum", 2, 1, "float64", lambda x: x.sum(axis=1, keepdims=True)))
+    assert len(meter.transcript()[0]) == 0
+    first = np.arange(6.0).reshape(3, 2)
+    meter.ask(first)
+    x, y = meter.transcript()
+    x[:], y[:] = 0.0, 0.0
+    with meter.stage("certificate"):
+        meter.ask(-first - 1)
+    meter.ask(first + 10)
+    x, y = meter.transcript()
+    np.testing.assert_array_equal(x, np.concatenate([first, first + 10]))
+    np.testing.assert_array_equal(y, x.sum(axis=1, keepdims=True))
+    assert len(meter.answers()[0]) == 9

@@ -76,6 +76,7 @@ class Meter:
         self._x: list[np.ndarray] = []
         self._y: list[np.ndarray] = []
         self._stages: list[str] = []
+        self._stacked: tuple[np.ndarray, np.ndarray] | None = None
         self._warnings: list[str] = []
         self._journal = journal
         self._replayed: list[int] = []
@@ -238,12 +239,25 @@ class Meter:
         return self._answered(range(len(self._x)))
 
     def _answered(self, chosen: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        x = np.array([self._x[i] for i in chosen]).reshape(len(chosen), self.input_size)
-        y = np.array([self._y[i] for i in chosen])
+        all_x, all_y = self._stack()
+        x, y = all_x[list(chosen)], all_y[list(chosen)]
         if self._squashing is not None and len(x):  # the domain may have been narrowed since
             inside = self.domain.contains(x, 0.0)
             x, y = x[inside], y[inside]
         return x, self._inverted(y)
+
+    def _stack(self) -> tuple[np.ndarray, np.ndarray]:
+        """All questions and the model's own answers as arrays; what has come since the last call is added to them."""
+        done = 0 if self._stacked is None else len(self._stacked[0])
+        if self._stacked is None or done < len(self._x):
+            x, y = np.array(self._x[done:]), np.array(self._y[done:])
+            x = x.reshape(len(x), self.input_size)
+            if self._stacked is not None:
+                x, y = np.concatenate([self._stacked[0], x]), np.concatenate([self._stacked[1], y])
+            if not len(x):
+                return x, y
+            self._stacked = x, y
+        return self._stacked
 
     def _check_range(self, raw: np.ndarray) -> None:
         """An exact answer beyond the range of the squashing looked through says to a method that there is none."""

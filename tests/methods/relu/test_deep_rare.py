@@ -8,12 +8,14 @@ import unweave
 from methods.relu.test_deep import first_layers, he_network, open_pool, rows_of
 from unweave.core.network import Network
 from unweave.methods.relu.deep.candidates import Candidate
+from unweave.methods.relu.deep.engine import OPEN, recover, share_open
 from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.deep.layer import Stuck
 from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
 from unweave.methods.relu.deep.residual import add_missing_units
-from unweave.methods.relu.deep.top import fit_top
+from unweave.methods.relu.deep.top import features_at, features_below, fit_top
 from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines
 
@@ -82,7 +84,44 @@ def test_contradictions_show_the_layer_of_a_rare_unit():
     below, unit = found
     assert below == 1
     true = np.where(unit.seen, rows_of(network, 1)[2], 0.0)
-    assert abs(true @ unit.row) > (1 - 1e-9) * np.linalg.norm(true) * np.linalg.norm(unit.row)
+    assert unit.oriented
+    assert true @ unit.row > (1 - 1e-9) * np.linalg.norm(true) * np.linalg.norm(unit.row)
+
+
+def test_a_last_layer_that_hardly_ever_switches_leaves_kinks():
+    network = shifted(he_network((6, 6, 5, 4, 2), 2), 2, 0, 0.04)
+    for unit in (1, 2, 3):
+        network = shifted(network, 2, unit, 0.97)
+    pool = open_pool(network)
+    found = recover(pool, max_seconds=20)
+    assert share_open(pool, first_layers(network, 2)) > OPEN
+    assert found.known.depth == 3
+    assert found.top is not None
+    assert share_open(pool, found.known) < OPEN
+    x = spread_points_of(network)
+    answers = found.known.features(x) @ found.top.coefficients[:-1] + found.top.coefficients[-1]
+    miss = np.max(np.abs(answers - network(x)), axis=1) / np.linalg.norm(x, axis=1)
+    assert np.mean(miss > 1e-8) < 1e-3
+
+
+def test_units_of_a_layer_that_could_not_be_finished_are_kept():
+    rows, none = rows_of(he_network((4, 3, 1), 0), 0), np.zeros(0, dtype=int)
+    every, some = np.ones(5, dtype=bool), np.array([True, True, False, True, True])
+    stuck = Stuck("layer 1", [Candidate(rows[0], every, np.arange(3)), Candidate(rows[1], some, none)])
+    assert stuck.found == (2, 9)
+    assert [unit.row is rows[0] or np.array_equal(unit.row, rows[0]) for unit in stuck.kept] == [True]
+    assert len(stuck.kept[0].members) == 0  # they number kinks of a view that is gone
+
+
+def test_features_at_all_points_are_kept_until_a_layer_changes():
+    network = he_network((8, 6, 6, 5, 1), 3)
+    pool = open_pool(network)
+    for depth in (2, 2, 1):
+        pool.inquiry.meter.ask(pool.rng.standard_normal((20, 8)))
+        x, known = pool.inquiry.meter.transcript()[0], first_layers(network, depth)
+        np.testing.assert_array_equal(features_below(pool, known, x), known.features(x))
+        whole = first_layers(network, depth + 1)
+        np.testing.assert_allclose(features_at(pool, whole, x), whole.features(x), rtol=0, atol=1e-12)
 
 
 def test_units_above_are_carried_over_to_a_layer_found_again():

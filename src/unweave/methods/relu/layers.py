@@ -24,11 +24,12 @@ from unweave.methods.relu.audit import audit
 from unweave.methods.relu.beyond import measure_beyond
 from unweave.methods.relu.contradictions import NUM_LINES, look_for_more
 from unweave.methods.relu.crossings import measure_crossings
-from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer
+from unweave.methods.relu.first_layer import FirstLayer, find_first_layer, sharpen_first_layer, unexplained
 from unweave.methods.relu.left_over import find_left_over
 from unweave.methods.relu.open import describe_planes
 from unweave.methods.relu.open_weights import complete_from_answers
 from unweave.methods.relu.oriented import OrientedLayer
+from unweave.methods.relu.outputs import is_deeper
 from unweave.methods.relu.preactivation import PreActivation, read_active_weights
 from unweave.methods.relu.second_layer import (
     SecondLayer,
@@ -115,6 +116,8 @@ class ReluLayers:
                 return TwoLayers()
             with inquiry.meter.stage("first layer"):
                 first = sharpen_first_layer(inquiry, first, rng)
+            if self._has_more_layers(first):
+                return TwoLayers(first=first, deeper=True)
             pilots = self._trace_pilots(inquiry, first, rng)
             if pilots is None:
                 return TwoLayers(first=first, deeper=True)
@@ -129,6 +132,13 @@ class ReluLayers:
         if network is not None and whole and network.weights[0].size + network.weights[1].size <= LARGE:
             whole = not finding.undetermined  # what is open of a small one is worth another search
         return TwoLayers(finding if whole else None, first)
+
+    @staticmethod
+    def _has_more_layers(first: FirstLayer) -> bool:
+        """Whether the kinks beyond the first layer are of more layers than one; several outputs tell."""
+        left = [unexplained(first.planes, first.lines, first.kinks, i).jumps for i in range(len(first.lines))]
+        line = np.repeat(np.arange(len(left)), [len(jumps) for jumps in left])
+        return is_deeper(np.concatenate(left), line)
 
     def _trace_pilots(
         self, inquiry: Inquiry, first: FirstLayer, rng: np.random.Generator

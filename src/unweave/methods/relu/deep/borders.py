@@ -18,7 +18,8 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.top import Top
 
-NUM_STARTS, NUM_NEWTON = 3000, 8
+NUM_STARTS, NUM_NEWTON, NEAREST = 3000, 8, 4
+"""Points that are moved to a border, in so many steps, and of how many times as many gradients are looked at."""
 NUM_WAYS, NUM_TURNS = 24, 10
 """Ways along a border to the zero set of a unit, and their steps."""
 TWICE = 2
@@ -84,6 +85,8 @@ def _read_weights(
 def _begin(pool: Pool, known: Known, layer: int, unit: int) -> np.ndarray:
     """Points on the border of a unit, from those asked that are nearest to it and from random ones."""
     asked = pool.inquiry.meter.transcript()[0]
+    near = np.abs(known.first(layer + 1).arguments(asked)[layer][:, unit]) / (1e-3 + np.linalg.norm(asked, axis=1))
+    asked = asked[np.argsort(near)[: NEAREST * NUM_STARTS]]
     z, g = (part[layer][:, unit] for part in known.first(layer + 1).gradients(asked))
     near = np.abs(z) / np.maximum(np.linalg.norm(g, axis=1), 1e-300) / (1e-3 + np.linalg.norm(asked, axis=1))
     more = spread_points(pool.inquiry.meter.domain, NUM_STARTS // 3, known.input_size, pool.rng, 0.7)

@@ -32,6 +32,8 @@ class Candidate:
     predicted: int = 0
     shown: bool = False
     """Whether corners of the layers below have shown it: growing it again from kinks would bring less."""
+    oriented: bool = False
+    """Whether it is known to be on where its row is positive."""
     told: np.ndarray | None = None
     """More equations ``a . row = 0`` in units of their errors for a row of length one: from following its zero set."""
 
@@ -86,6 +88,7 @@ def attach(view: LayerView, candidate: Candidate, free: np.ndarray, max_steps: i
         sharper = refit(view, row, seen, mine, told=candidate.told)
         if np.linalg.norm(sharper - row) < 1e-3:
             row = sharper
+    row = -row if row @ candidate.row < 0 else row
     return replace(candidate, row=row, seen=seen, members=np.array(sorted(members), dtype=int))
 
 

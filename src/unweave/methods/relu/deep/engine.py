@@ -17,6 +17,7 @@ from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
+    border_lines,
     extreme_points,
     near_lines,
     novel_points,
@@ -36,8 +37,14 @@ from unweave.methods.relu.deep.view import LayerView
 MAX_REPAIRS = 4
 """Units that contradictions may add to inner layers, one after the other."""
 
+OPEN = 0.03
+"""Share of the kinks on lines drawn at random that a whole network may leave."""
+
 MOST_TRIED = 3
 """Times that a layer is tried before the one below it is looked for again."""
+
+MOST_FRESH = 1500
+"""Points that are asked where units may hide, at once."""
 
 MAX_FAILURES = 8
 """Layers that do not close, all together, before the rest is left open."""
@@ -78,6 +85,7 @@ def recover(
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
     stuck_at: dict[int, tuple[int, int]] = {}
     borders: set[int] = set()
+    above: set[tuple[int, ...]] = set()
     deadline = clock.now() + max_seconds
     for _ in range(max_steps):
         depth = known.depth
@@ -96,6 +104,8 @@ def recover(
             met[_key(known)] = known, list(found.above)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
+            if best.top is not None and known.depth < best.known.depth:
+                continue  # a layer looked for again, which was not the last
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
@@ -103,7 +113,7 @@ def recover(
                 fine, top = sharpen_layers(pool, known, top)
                 for number in range(known.depth):
                     met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
-                known = fine
+                bare = known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
             if not top.is_output:
                 if known.depth == max_layers:
@@ -130,6 +140,15 @@ def recover(
                     best = Recovered(known, top, _flat_entries(opened, known.depth))
                     if keep is not None:
                         keep.append(best)
+            if (
+                top.wrong.any()
+                and _key(bare) not in above
+                and bare.depth < max_layers
+                and share_open(pool, known) > OPEN
+            ):  # units of a layer above that hardly ever switch leave kinks, and answers that rarely contradict
+                above.add(_key(bare))
+                known = bare
+                continue
             whole, known = known, known.first(known.depth - 1)
             if not top.wrong.any():
                 # units that no kink carries: lines across their borders, and the layer again
@@ -148,9 +167,17 @@ def recover(
             same = found[0] > 0 and stuck_at.get(depth) == found
             failures[depth] = MOST_TRIED if same else failures.get(depth, 0) + 1
             stuck_at[depth] = found
-            if isinstance(stuck, Missing) and depth:
-                _look_near(pool, stuck.view)
+            if _key(known) in above:
                 known = known.first(depth - 1)
+            elif isinstance(stuck, Missing) and depth:
+                _look_near(pool, stuck.view)
+                lacking = layer_that_lacks(pool, stuck.view)
+                if lacking < depth:
+                    say(f"*** layer {lacking} lacks a unit")
+                    former, former_open = known, dict(opened)
+                known = known.first(lacking - 1)
+            elif isinstance(stuck, Stuck):  # nothing is confirmed or followed twice
+                met[_key(known)] = known, stuck.kept
         if best.top is None and known.depth > best.known.depth:
             best = Recovered(known, None, _flat_entries(opened, known.depth))
             if keep is not None:
@@ -176,6 +203,24 @@ def num_wrong(pool: Pool, found: Recovered) -> int:
     return count_wrong(pool, found.known, found.top.coefficients)
 
 
+def layer_that_lacks(pool: Pool, view: LayerView) -> int:
+    """The layer that lacks a unit: the first from whose features the kinks that are foreign cannot have their normals."""
+    numbers = view.kinks[view.foreign]
+    for depth in range(1, view.known.depth):
+        below = LayerView(pool, view.known.first(depth))
+        below.load()
+        mine = np.isin(below.kinks, numbers)
+        if mine.any() and np.mean(below.foreign[mine]) > 0.5:
+            return depth
+    return view.known.depth
+
+
+def share_open(pool: Pool, known: Known) -> float:
+    """Share of the kinks on lines drawn at random that no unit of a network explains."""
+    view = LayerView(pool, known)
+    return float(np.sum(pool.is_random[pool.line[view.open]])) / max(np.sum(pool.is_random[pool.line]), 1)
+
+
 def _key(known: Known) -> tuple[int, ...]:
     """The same for the same layers: what was found on top of them is found again at once."""
     return tuple(id(w) for w in known.weights)
@@ -186,13 +231,20 @@ def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:
 
 
 def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
-    """Short lines beside kinks that nothing explains, across their zero sets: more kinks of what is missing."""
+    """Short lines beside kinks that nothing explains, across their zero sets, and from there to others.
+
+    Kinks whose normals no unit can have lie where a unit below is on that is missing: the way to others crosses its border.
+    """
     left = np.flatnonzero(view.foreign)
     if not len(left):
         left = np.flatnonzero(view.free)
     if not len(left):
         return
-    pool.add_lines(near_lines(pool, view.x[left], view.g[left], num), view.known, random=False)
+    lines = near_lines(pool, view.x[left], view.g[left], num // 2)
+    if view.foreign.any() and not view.foreign.all():
+        more = border_lines(pool.inquiry.meter.domain, view.x, view.foreign, pool.rng, num - num // 2)
+        lines = lines.join(more)
+    pool.add_lines(lines, view.known, random=False)
 
 
 def _finish(
@@ -208,7 +260,7 @@ def _finish(
     """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
     domain, rng = pool.inquiry.meter.domain, pool.rng
     for _ in range(max_rounds):
-        num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, 3000))
+        num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, MOST_FRESH))
         fresh = [novel_points(domain, num_fresh, known, pool.inquiry.meter.transcript()[0], rng)]
         fresh += [
             extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)

@@ -11,7 +11,7 @@ import numpy as np
 
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.top import Top, fit_top, robust_fit, transcript
+from unweave.methods.relu.deep.top import Top, features_below, fit_top, robust_fit, transcript
 
 AGREE = 1e-6
 """Estimates of one entry within this of each other are the same."""
@@ -126,7 +126,7 @@ def close_unseen(pool: Pool, below: Known, rows: np.ndarray, seen: np.ndarray) -
     if seen.all():
         return rows
     x = transcript(pool)[0]
-    h = below.features(x)
+    h = features_below(pool, below, x)
     z = h @ rows[:, :-1].T + rows[:, -1]
     for unit, entry in np.argwhere(~seen[:, :-1]):
         on = h[:, entry] > 1e-9 * (1 + np.linalg.norm(x, axis=1))

@@ -121,4 +121,4 @@ class Known:
 
 
 def _activate(z: np.ndarray, leak: float) -> np.ndarray:
-    return np.maximum(z, leak * z)
+    return np.maximum(z, leak * z) if leak else np.maximum(z, 0.0)

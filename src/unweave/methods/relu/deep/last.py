@@ -27,6 +27,10 @@ NUM_FAR = 2000
 """Far answers at which they have to be on."""
 SAME = 1e-3
 """Shares of the linear part within this of each other are the same; a leak below this is none."""
+ALIKE = 1e-7
+"""Relative error to expect of such a row."""
+FEWEST, FEWEST_ALIKE = 3, 2
+"""Lines whose kinks have to agree on a bias, and where the outputs tell which kinks may be meant."""
 STEEPEST = 20.0
 """The largest share: a leak of 0.9."""
 
@@ -136,17 +140,20 @@ def _with_steady_units(rows, seen, parts, target, share, moving, h, kinks) -> La
         return LastLayer(rows * choices[0][:, None], seen, len(rows), int(np.sum(rank == 0)))
     single = np.flatnonzero(rank == 1)
     extra = np.zeros((len(single), rows.shape[1] - 1))
-    extra[:, moving] = np.linalg.svd(left[single], full_matrices=False)[0][:, :, 0]
+    u, _, vt = np.linalg.svd(left[single], full_matrices=False)
+    extra[:, moving], outputs = u[:, :, 0], vt[:, 0]
     size = np.linalg.norm(h, axis=1)
     far = np.flatnonzero(size > np.quantile(size, 0.9))[:NUM_FAR]
     z = (h[far] / (size[far, None] + 1e-300)) @ extra.T
     extra = extra * np.where(np.sum(z, axis=0) < 0, -1.0, 1.0)[:, None]
     low = np.min(np.abs(z), axis=0) * np.where(np.ptp(np.sign(z), axis=0) > 0, -1.0, 1.0)
     for number in range(len(single) if kinks is not None else 0):
-        bias = _bias_from_kinks(extra[number], kinks)
+        bias = _bias_from_places(extra[number], moving, outputs[number], kinks)
+        if bias is None:
+            bias = _bias_from_kinks(extra[number], kinks)
         if bias is not None:
             more = np.append(extra[number], bias)[None]
-            return _joined(rows, seen, choices[single[number]], more, len(single))
+            return _joined(rows, seen, choices[single[number]], more, len(single), moving=moving)
     valid = np.flatnonzero(low >= -1e-6)
     if len(valid):
         chosen, guessed = single[valid[0]], extra[valid[:8]]
@@ -159,11 +166,36 @@ def _with_steady_units(rows, seen, parts, target, share, moving, h, kinks) -> La
     return _joined(rows, seen, choices[chosen], more, len(valid), guessed)
 
 
-def _joined(rows, seen, signs, more, num_choices, guessed=None) -> LastLayer:
-    """Rows on their sides, and units that are always on."""
+def _joined(rows, seen, signs, more, num_choices, guessed=None, moving=None) -> LastLayer:
+    """Rows on their sides, and units that are always on; only weights of features that were ``moving`` are theirs."""
     rows, seen_more = np.vstack([rows * signs[:, None], more]), np.ones(more.shape, dtype=bool)
+    if moving is not None:
+        seen_more[:, :-1] = moving
     guessed = np.zeros((0, 0)) if guessed is None else guessed
     return LastLayer(rows, np.vstack([seen, seen_more]), len(signs), num_choices, guessed)
+
+
+def _bias_from_places(
+    row: np.ndarray, moving: np.ndarray, output: np.ndarray, view: LayerView
+) -> float | None:
+    """The bias at which a row passes through open kinks of several lines, at which the outputs bend as its unit's do."""
+    pool, lines = view.pool, FEWEST
+    at = view.open
+    if len(output) > 1:
+        jump = pool.slope_jump[at]
+        size = np.maximum(np.linalg.norm(jump, axis=1), 1e-300)
+        at, lines = at[np.abs(jump @ output) > (1 - ALIKE**2 / 2) * size], FEWEST_ALIKE
+    h = view.known.features(pool.x[at])
+    told = ~np.any(h[:, ~moving] != 0, axis=1)
+    at, h = at[told], h[told]
+    values, allowed = h @ row, ALIKE * (1e-3 + np.linalg.norm(h, axis=1))
+    best, most = None, lines - 1
+    for i in range(len(at)):
+        same = np.abs(values - values[i]) <= allowed + allowed[i]
+        num = len(np.unique(pool.line[at[same]]))
+        if num > most:
+            best, most = -float(np.median(values[same])), num
+    return best
 
 
 def _bias_from_kinks(row: np.ndarray, view) -> float | None:

@@ -42,11 +42,22 @@ SHORT = 0.3
 
 
 class Stuck(Exception):
-    """A layer could not be finished; ``found``: how many units of it, and entries of these, are known."""
+    """A layer could not be finished; ``units``: those of it that are known."""
 
-    def __init__(self, text: str, found: tuple[int, int] = (0, 0)):
+    def __init__(self, text: str, units: list[Candidate] | None = None):
         super().__init__(text)
-        self.found = found
+        self.units = units or []
+
+    @property
+    def found(self) -> tuple[int, int]:
+        """How many units of it, and entries of these, are known."""
+        return _count(self.units)
+
+    @property
+    def kept(self) -> list[Candidate]:
+        """The whole ones, to begin with when the layer is looked for again."""
+        none = np.zeros(0, dtype=int)
+        return [replace(unit, members=none, shown=True) for unit in self.units if unit.whole]
 
 
 class Missing(Stuck):
@@ -116,7 +127,7 @@ def find_layer(
         before, known_before = known_before, _count(units)
         if before == known_before and attempt >= PATIENCE:  # more lines have brought nothing
             break
-    raise Stuck(f"layer {known.depth + 1}", _count(units))
+    raise Stuck(f"layer {known.depth + 1}", units)
 
 
 def _count(units: list[Candidate]) -> tuple[int, int]:

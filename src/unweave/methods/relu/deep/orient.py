@@ -87,7 +87,7 @@ def orient(
         say(_told(sides, len(rows)))
         if sides.is_leaky:
             break
-        if sides.settled and not sides.failed:
+        if sides.settled and not [corner for corner in sides.failed if not _may_be_on(corner, partial)]:
             layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
@@ -129,12 +129,25 @@ def _settle_layer(
     view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
 ) -> Layer | None:
     """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
-    others = _off_sides(sides, partial) if not partial or attempt > 1 else None
+    others = None
+    if all(unit.oriented for unit in partial):
+        others = rows_of(partial) if partial else (rows[:0], np.ones(rows[:0].shape, dtype=bool))
+    elif attempt > 1:
+        others = _off_sides(sides, partial)
     if others is None:
         return None
     seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
     rows = np.vstack([others[0], rows * sides.signs()[:, None]])
     return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
+
+
+def _may_be_on(corner: Corner, partial: list[Candidate]) -> bool:
+    """Whether a unit with open entries whose side is known is on at a corner, or nothing tells that it is off."""
+    for unit in partial:
+        dark = np.any((np.abs(corner.features) > 1e-12) & ~unit.seen[:-1])
+        if unit.oriented and (dark or corner.features @ unit.row[:-1] + unit.row[-1] > 0):
+            return True
+    return False
 
 
 def _told(sides: Sides, num: int) -> str:

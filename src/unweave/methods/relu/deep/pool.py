@@ -71,6 +71,8 @@ class Pool:
         self._num_indexed = 0
         self.fair: tuple[np.ndarray, np.ndarray] | None = None
         """Points and answers that tell how often a network is wrong."""
+        self.features: tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray] | None = None
+        """Layers that were looked at last, all points asked then, and the features of the layers there."""
 
     @property
     def input_size(self) -> int:

@@ -59,7 +59,24 @@ def find_rare_unit(
         if goes_on is False:
             continue
         best, is_sure = (depth, replace(found, shown=True)), goes_on is True
-    return best
+    if best is None:
+        return None
+    return best[0], _oriented(pool, known.first(best[0]), best[1], numbers)
+
+
+def _oriented(pool: Pool, below: Known, unit: Candidate, numbers: np.ndarray) -> Candidate:
+    """The unit turned to be on at the wrong ends, where the segments begin on which its borders ``numbers`` lie."""
+    assert pool.lines is not None
+    h, jac = below.jacobian(pool.x[numbers])
+    z = h @ unit.row[:-1] + unit.row[-1]
+    facet = np.einsum("p,npd->nd", unit.row[:-1], jac)
+    size = np.maximum(np.linalg.norm(facet, axis=1), 1e-300)
+    mine = ~np.any(below.active(h) & ~unit.seen[:-1], axis=1)
+    mine &= np.abs(z) / size < 1e-6 * (1 + np.linalg.norm(pool.x[numbers], axis=1))
+    falls = np.sum(facet * pool.lines.directions[pool.line[numbers]], axis=1)[mine] < 0
+    if len(falls) < FEWEST or SHOWS > np.mean(falls) > 1 - SHOWS:
+        return unit
+    return replace(unit, row=unit.row if np.mean(falls) >= SHOWS else -unit.row, oriented=True)
 
 
 def _goes_on(pool: Pool, known: Known, depth: int, unit: Candidate) -> bool | None:

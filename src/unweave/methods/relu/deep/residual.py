@@ -16,7 +16,7 @@ from scipy.optimize import linprog
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.top import Top, fit_top, transcript
+from unweave.methods.relu.deep.top import Top, features_at, features_below, fit_top, transcript
 
 MAX_UNITS, MAX_ASKED = 6, 3
 SAME = 1e-9
@@ -174,9 +174,9 @@ def unit_from_residual(
 def _look(pool: Pool, known: Known, top: Top) -> _Rest:
     x, y, weight, size = transcript(pool)
     below = known.first(known.depth - 1)
-    features = np.hstack([known.features(x), np.ones((len(x), 1))])
+    features = np.hstack([features_at(pool, known, x), np.ones((len(x), 1))])
     left = (y - features @ top.coefficients) * weight[:, None]
-    h = np.hstack([below.features(x), np.ones((len(x), 1))]) * weight[:, None]
+    h = np.hstack([features_below(pool, below, x), np.ones((len(x), 1))]) * weight[:, None]
     wrong = np.zeros(len(x), dtype=bool)
     wrong[: len(top.wrong)] = top.wrong
     return _Rest(h, h != 0, features * weight[:, None], left, wrong, 10 * top.median_miss * size)

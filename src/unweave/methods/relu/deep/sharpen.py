@@ -18,6 +18,8 @@ NEAR = 1e-6
 WITHIN, SPREAD = 8.0, 30.0
 """Error bars, and medians of all misses, within which an answer is explained."""
 
+ANSWERS = 4
+"""Numbers among the answers, for every weight, that a fit takes."""
 FEW = 8
 """Answers that a weight has to show in."""
 
@@ -72,7 +74,7 @@ def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
     scale = np.max(np.abs(y), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
     miss = np.max(np.abs(network(x) - y), axis=1)
     near = np.flatnonzero(miss <= NEAR * scale)
-    limit = max(4 * network.num_parameters, 2000)
+    limit = max(ANSWERS * network.num_parameters // y.shape[1], 2000)
     for _ in range(max_rounds):
         if len(near) < network.num_parameters + 10:
             break

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from unweave.methods.relu.deep.extremes import spread_points
+from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 
 MAX_ROWS = 6000
@@ -58,27 +59,52 @@ def transcript(pool: Pool) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
     return x, y, weight, float(np.median(spread)) + 1e-300
 
 
+def features_below(pool: Pool, below: Known, x: np.ndarray) -> np.ndarray:
+    """Features of layers at all points asked; of layers that are looked at again only those at new points are made."""
+    old = pool.features
+    layers = (*below.weights, *below.biases)
+    if old is None or len(old[0]) != len(layers) or any(a is not b for a, b in zip(old[0], layers, strict=True)):
+        pool.features = layers, x, below.features(x)
+    elif len(old[1]) > len(x) or not np.array_equal(old[1], x[: len(old[1])]):
+        pool.features = layers, x, below.features(x)
+    elif len(old[1]) < len(x):
+        pool.features = layers, x, np.concatenate([old[2], below.features(x[len(old[1]) :])])
+    assert pool.features is not None
+    return pool.features[2]
+
+
+def features_at(pool: Pool, known: Features, x: np.ndarray) -> np.ndarray:
+    """The last features at all points asked."""
+    if not isinstance(known, Known) or not known.depth:
+        return known.features(x)
+    h = features_below(pool, known.first(known.depth - 1), x)
+    last = Known(h.shape[1], known.weights[-1:], known.biases[-1:], known.leaks[-1:])
+    return last.features(h)
+
+
 def fit_top(pool: Pool, known: Features, num_steps: int = 12, start: np.ndarray | None = None) -> Top:
     """Output weights on the last known features; ``start``: such as explain many answers already."""
     x, y, weight, size = transcript(pool)
-    features = np.hstack([known.features(x), np.ones((len(x), 1))])
+    last = features_at(pool, known, x)
+    features = np.hstack([last, np.ones((len(x), 1))])
     rows = some_rows(len(x))
     solution = robust_fit(
         features[rows] * weight[rows, None], y[rows] * weight[rows, None], size, num_steps, start
     )
-    miss = _misses(x, y, known, solution)
+    miss = _misses(x, y, last, solution)
     middle = float(np.median(miss)) / size
     limit = _limit(middle) * size
     share = float(np.mean(miss > limit))
     if middle < LAST and share > FEW_WRONG:
-        share = float(np.mean(_misses(*fair_answers(pool), known, solution) > limit))
+        fair, answers = fair_answers(pool)
+        share = float(np.mean(_misses(fair, answers, known.features(fair), solution) > limit))
     return Top(solution, middle, miss > limit, x, share)
 
 
 def count_wrong(pool: Pool, known: Features, coefficients: np.ndarray) -> int:
     """How many of all answers that there are now contradict these output weights."""
     x, y, _, size = transcript(pool)
-    miss = _misses(x, y, known, coefficients)
+    miss = _misses(x, y, features_at(pool, known, x), coefficients)
     return int(np.sum(miss > _limit(float(np.median(miss)) / size) * size))
 
 
@@ -91,9 +117,9 @@ def fair_answers(pool: Pool) -> tuple[np.ndarray, np.ndarray]:
     return pool.fair
 
 
-def _misses(x: np.ndarray, y: np.ndarray, known: Features, coefficients: np.ndarray) -> np.ndarray:
+def _misses(x: np.ndarray, y: np.ndarray, features: np.ndarray, coefficients: np.ndarray) -> np.ndarray:
     """Misses of the answers, weighted by distance."""
-    miss = np.max(np.abs(known.features(x) @ coefficients[:-1] + coefficients[-1] - y), axis=1)
+    miss = np.max(np.abs(features @ coefficients[:-1] + coefficients[-1] - y), axis=1)
     return miss / (1e-3 + np.linalg.norm(x, axis=1))
 
 

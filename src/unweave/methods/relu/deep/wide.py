@@ -21,6 +21,7 @@ from unweave.methods.relu.deep.orient import Layer
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.units import judge
 from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.outputs import shared_outputs, those_that_wait
 
 BATCHES = 4
 """Times that more kinks are followed before the sides of a layer are given up."""
@@ -40,7 +41,7 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
     traces: list[Trace] = []
     tried: set[int] = set()
     for _ in range(BATCHES):
-        seeds = _seeds(view, units, tried, num)
+        seeds = _seeds(view, units, tried, num, above=True)
         if not len(seeds):
             break
         traces += follow(pool, lifted, [begin(pool, lifted, int(m)) for m in seeds], say=say)
@@ -51,11 +52,20 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
     return None
 
 
-def _seeds(view: LayerView, units: list[Candidate], tried: set[int], num: int) -> np.ndarray:
-    """Kinks of one line that no unit of the layer explains, with normals."""
+def _seeds(
+    view: LayerView, units: list[Candidate], tried: set[int], num: int, *, above: bool = False
+) -> np.ndarray:
+    """Kinks of one line that no unit of the layer explains, with normals.
+
+    Those of the last layer are left out; where units ``above`` are wanted, as long as there are others.
+    """
     pool = view.pool
-    left = view.open[~explained(view, units)[view.open] & ~pool.foreign[view.open]]
-    left = np.array([m for m in left if int(m) not in tried], dtype=int)
+    late = shared_outputs(pool.slope_jump, pool.line, pool.is_random[pool.line])
+    may = ~explained(view, units)[view.open] & ~pool.foreign[view.open] & ~np.isin(view.open, list(tried))
+    waits = those_that_wait(late[view.open])
+    if above and np.sum(may & ~waits) < num:
+        waits[:] = False
+    left = view.open[may & ~waits]
     if not len(left):
         return left
     lines, counts = np.unique(pool.line[left], return_counts=True)
@@ -153,7 +163,10 @@ def _complete(
             key = _key(units[number], int(i))
             failed[key] = failed.get(key, 0) + 1
         if trace.crossed:
-            units[number] = replace(_candidate(trace, units[number].members), shown=units[number].shown)
+            old = units[number]
+            units[number] = replace(
+                _candidate(trace, old.members), shown=old.shown, oriented=old.oriented
+            )
 
 
 def _key(unit: Candidate, entry: int) -> tuple[float, ...]:
