@@ -43,6 +43,8 @@ from unweave.core.errors import InputError, UnweaveError
 MISSED = "missed as stated"
 SLACK = 0.1
 """Seconds beside the limit and a tenth of it, for what a run takes to begin and to end."""
+STRANGE = 2e-3
+"""Share of the points that may lie on another side of a hyperplane than of the unit it stands for."""
 FAMILIES: dict[str, Callable[[np.random.Generator], Case]] = {
     "look-alike": models.lookalike,
     "neighbour": models.neighbour,
@@ -52,6 +54,7 @@ FAMILIES: dict[str, Callable[[np.random.Generator], Case]] = {
     "rare": models.rare_unit,
     "quantised": models.quantised,
     "float32": models.single,
+    "boxed": models.boxed,
     "squashed": models.squashed,
     "deep": models.deep,
     "defended": models.defended,
@@ -179,6 +182,12 @@ def judge_claim(case: Case, found: unweave.Identification) -> str:
         return MISSED if _apart_as_stated(found, model, x) else "claim"
     if case.truth is not None and (wrong := _other_units(case.truth, found.network)):
         return f"claim ({wrong})"
+    if (
+        case.truth is not None
+        and case.family == "boxed"
+        and (wrong := _strange_planes(case.truth, found.network, x))
+    ):
+        return f"claim ({wrong})"
     return MISSED if share > 0 else ""
 
 
@@ -210,6 +219,25 @@ def _other_units(truth: unweave.Network, network: unweave.Network) -> str:
         if kind == own and own in default and abs(found - right) > 2e-3 * abs(right):
             return f"{name} for {truth.activations[0]}"
     return "a hyperplane twice" if _num_twins(network) > _num_twins(truth) else ""
+
+
+def _strange_planes(truth: unweave.Network, network: unweave.Network, x: np.ndarray) -> str:
+    """A hyperplane of the first layer, crossed within the domain, that is the zero set of no unit of the model.
+
+    A deeper unit whose zero set nothing bends in the domain is a hyperplane there.
+    """
+    own, h = [], x
+    for w, b, name in zip(truth.weights, truth.biases, truth.hidden_activations, strict=False):
+        own.append(h @ w.T + b)
+        h = act.get(name)(own[-1])
+    sides = np.hstack(own) > 0
+    for heights in (x @ network.weights[0].T + network.biases[0]).T:
+        on = heights > 0
+        apart = np.mean(sides != on[:, None], axis=0)
+        share = float(np.min(np.minimum(apart, 1 - apart)))
+        if 0 < np.mean(on) < 1 and share > STRANGE:
+            return f"a hyperplane that tells {share:.1%} of the points apart from any of its units"
+    return ""
 
 
 def _num_twins(network: unweave.Network) -> int:

@@ -236,6 +236,28 @@ def single(rng: Draw) -> Case:
     return Case("float32", net.describe(), in_single(net), d, domain, truth=net, tolerance=SINGLE, clean=net)
 
 
+def boxed(rng: Draw) -> Case:
+    """Two layers of relu in float32, inside a box, with answers near zero in its middle or a unit that hardly shows."""
+    d, k = int(rng.integers(3, 6)), int(rng.integers(1, 4))
+    kind = str(rng.choice(["relu", "relu", "leaky_relu(0.1)"]))
+    net = draw_net(rng, (d, int(rng.integers(4, 9)), int(rng.integers(2, 7)), k), kind)
+    weights, biases = [w.copy() for w in net.weights], [b.copy() for b in net.biases]
+    hidden, trick = net.hidden[-1], str(rng.choice(["plain", "whisper", "corner", "always on"]))
+    if trick == "whisper":
+        weights[-1][:, -1] *= 10 ** rng.uniform(-5, -2)
+    elif trick == "corner":
+        biases[0][-1] = -np.abs(weights[0][-1]).sum() * rng.uniform(0.6, 0.95)
+    elif trick == "always on":
+        biases[1][: hidden // 2] += 4.0
+    reach = float(rng.choice([1.0, 1.0, 3.0]))
+    net = Network(weights, biases, net.activations)
+    if rng.integers(2):
+        net = Network(weights, [*biases[:-1], biases[-1] - net(np.zeros((1, d)))[0]], net.activations)
+    net = net.with_flat(net.flat().astype(np.float32).astype(float))
+    name, box = f"{net.describe()}, {trick}", Box(-reach, reach)
+    return Case("boxed", name, in_single(net), d, box, 60_000, truth=net, tolerance=SINGLE, clean=net)
+
+
 def squashed(rng: Draw) -> Case:
     """Answers behind a squashing, or behind one that only looks like it."""
     net = random_net(rng, str(rng.choice(["tanh", "relu"])))

@@ -5,8 +5,8 @@ A unit ``c phi(s u)``, s = +-1, a the slope of phi's leak, is ``c (1 - a)/2 (|u|
 part of the answers that is linear in the second layer reads ``lambda/2 sum_l s_l o_l z_l``: two linear solves tell the
 sides of both layers and the leak. In a bounded domain units that never change side there add an affine rest: it is
 written as units that are always active in the domain, as few as its rank. The rest absorbs sides: every choice is then
-the same function in the domain. Where the domain has no end such a rest is one unit of the second layer that was not met,
-being on nearly everywhere.
+the same function in the domain. Where the domain has no end such a rest is one unit of the second layer that was not
+met, being on nearly everywhere.
 """
 
 from __future__ import annotations

@@ -119,5 +119,7 @@ def _settle(search: Search, say) -> bool:
             if search.wrong > max(GAINING * before, NEARLY):
                 return False
             continue
+        if search.inquiry.coarse:
+            search.add_left_over()
         search.sharpen()
     return False

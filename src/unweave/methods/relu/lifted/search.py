@@ -14,6 +14,7 @@ from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.certificates.visible import measure_visible
 from unweave.core import clock
 from unweave.evidence.precision import Precision
+from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.compare import BEYOND
 from unweave.methods.relu.lifted.draw import box_faces, lines_through, spread_out, ways_between
 from unweave.methods.relu.lifted.fitting import CORNERS
@@ -24,10 +25,14 @@ from unweave.methods.relu.lifted.information import (
     measure_information,
     without_units,
 )
+from unweave.methods.relu.lifted.left import with_left_over
 from unweave.methods.relu.lifted.mend import Mended
 from unweave.methods.relu.lifted.parts import fit_where_rare, put_together
+from unweave.methods.relu.lifted.refit import refit
 from unweave.methods.relu.lifted.ridge_sum import put_up
 
+MOST_LEFT, BESIDE = 3, 8
+"""Units looked for in what is left over, and points asked for each of the first layer's units to tell one."""
 GAINING = 0.8
 """Share of a standard error that may be left where points asked for it were of use."""
 STRICT = 4.0
@@ -61,6 +66,35 @@ class Search(Mended):
             y = self.inquiry.meter.ask(x)
         x = self.inquiry.meter.snap(x)
         return float(np.mean(self._misses(self.network, x, y, self.inquiry.bars(x, y)) > BEYOND))
+
+    def add_left_over(self) -> None:
+        """Where a domain has no end and few answers are wrong: units that are rarely on, told by these."""
+        for _ in range(MOST_LEFT):
+            network = self.network
+            if network is None or len(network.hidden) != 2 or network.activations[0] != "relu":
+                return
+            x, y, bars = self._answers()
+            misses = self._misses(network, x, y, bars)
+            self.wrong = float(np.mean(misses > BEYOND))
+            if not 0 < self.wrong < CORNERS or clock.now() > self.deadline:
+                return
+            # what is missing pulls at all that is known
+            right = self.rng.permutation(np.flatnonzero(misses <= BEYOND))[: 4 * network.num_parameters]
+            clean = refit(network, x[right], y[right], bars[right], deadline=self.deadline).network
+            points = points_beside(
+                x[misses > BEYOND], BESIDE * len(network.weights[0]), self.domain, self.rng
+            )
+            with self.inquiry.meter.stage("missing units"):
+                self.inquiry.meter.ask(points)
+            x, y, bars = self._answers()
+            grown = with_left_over(clean, x, y, bars, self.rng)
+            if grown is None:
+                return
+            before, after = (float(np.mean(self._misses(n, x, y, bars) > BEYOND)) for n in (clean, grown))
+            self.say(f"  one unit from what is left over: wrong {before:.4f} -> {after:.4f}")
+            if after > before / 2:
+                return
+            self.network, self.wrong = grown, after
 
     def candidates(self, num_points: int) -> np.ndarray:
         """Points from all over the domain, its edge and corners, and at several scales where it has no end."""

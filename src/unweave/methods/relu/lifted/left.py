@@ -1,0 +1,86 @@
+"""A second-layer unit that is rarely on, from what a network without it leaves over of rough answers.
+
+Where it alone is missing and on, that is its output times an affine function of the first layer's features: answers
+that are wrong in one direction among the outputs give its row by linear least squares. Those that do not follow, where
+another unit is missing too, are left aside.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unweave.core.network import Network
+
+CLEARLY = 100.0
+"""Error bars by which answers must be wrong for their direction to be told."""
+SAME = 3.0
+"""How far directions may differ and still be one, in their own errors."""
+SPARE = 10
+"""Answers beyond the weights of a unit that a fit must have."""
+PASSES = 10
+"""How often the answers that follow a row are chosen anew."""
+EXPLAINED = 8.0
+"""Error bars up to which an answer follows."""
+
+
+def with_left_over(
+    network: Network, x: np.ndarray, y: np.ndarray, bars: np.ndarray, rng: np.random.Generator
+) -> Network | None:
+    """The relu network of two hidden layers with one unit more; None where what is left is not one unit's."""
+    features = np.maximum(x @ network.weights[0].T + network.biases[0], 0.0)
+    features = np.hstack([features, np.ones((len(x), 1))])
+    left = y - network(x)
+    sizes = np.linalg.norm(left, axis=1)
+    far = np.flatnonzero(sizes > CLEARLY * bars)
+    if not len(far):
+        return None
+    output = _commonest(left[far] / sizes[far, None], bars[far] / sizes[far], rng)
+    along = left @ output
+    aside = np.linalg.norm(left - along[:, None] * output, axis=1)
+    mine = np.flatnonzero(
+        (sizes > EXPLAINED * bars) & (along > 0) & (aside < EXPLAINED * bars + along / CLEARLY)
+    )
+    shown = np.sum(features[mine] > 0, axis=0) > 2
+    row = _row(features[np.ix_(mine, shown)], along[mine], bars[mine])
+    if row is None:
+        return None
+    whole = np.zeros(len(shown))
+    whole[shown] = row
+    return Network(
+        [
+            network.weights[0],
+            np.vstack([network.weights[1], whole[:-1]]),
+            np.column_stack([network.weights[2], output]),
+        ],
+        [network.biases[0], np.append(network.biases[1], whole[-1]), network.biases[2]],
+        network.activations,
+    )
+
+
+def _commonest(directions: np.ndarray, errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The mean of those directions that most of the others agree with one of."""
+    some = rng.permutation(len(directions))[:400]
+    directions, errors = directions[some], errors[some]
+    apart = np.linalg.norm(directions[:, None] - directions, axis=2)
+    near = apart <= SAME * (errors[:, None] + errors) + 1 / CLEARLY
+    best = np.sum(directions[near[int(np.argmax(near.sum(axis=1)))]], axis=0)
+    return best / np.linalg.norm(best)
+
+
+def _row(features: np.ndarray, heights: np.ndarray, bars: np.ndarray) -> np.ndarray | None:
+    """Least squares for ``features @ row = heights`` on most of the answers, those that do not follow left aside."""
+    kept, row = np.ones(len(heights), dtype=bool), None
+    for _ in range(PASSES):
+        if kept.sum() < features.shape[1] + SPARE:
+            return None
+        design = features[kept] / bars[kept, None]
+        scale = np.linalg.norm(design, axis=0)
+        if not scale.all():
+            return None
+        row = np.linalg.lstsq(design / scale, heights[kept] / bars[kept], rcond=1e-10)[0] / scale
+        misses = np.abs(features @ row - heights) / bars
+        sound = misses <= max(SAME * float(np.median(misses)), EXPLAINED)
+        if np.array_equal(sound, kept):
+            break
+        kept = sound
+    return row if kept.mean() > 0.5 else None
