@@ -20,7 +20,7 @@ def draw_start(
 ) -> np.ndarray:
     """Parameters for a student in standard coordinates; only the output layer has looked at the answers.
 
-    ``first`` (units, inputs + 1) are the rows of its first layer, biases last, where these are known.
+    ``first`` (units, inputs + 1) are rows of its first layer, biases last, where these are known: of its first units.
     """
     theta = np.zeros(layout.num_parameters)
     features = x
@@ -32,7 +32,7 @@ def draw_start(
         )
         biases = BIAS * rng.standard_normal((width, 1))
         if layer == 0 and first is not None:
-            rows, biases = first[:, :-1], first[:, -1:]
+            rows[: len(first)], biases[: len(first)] = first[:, :-1], first[:, -1:]
         theta[layout.starts[layer] : layout.starts[layer + 1]] = np.hstack([rows, biases]).ravel()
         h = layout.activations[layer].value(features @ rows.T + biases.T, np)
         features = np.concatenate([h, features], axis=1) if layout.skips else h

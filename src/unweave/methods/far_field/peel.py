@@ -25,8 +25,8 @@ from unweave.students.forms import Form
 from unweave.students.overwide import Pool
 from unweave.students.student import Attempt, Miss, Recovered, Trial, resume_student, try_student
 
-GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
-"""Ratio of one size to the one before, and from so many answers on."""
+GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
+"""Ratio of one size to the one before, from so many answers on: the dearer students are, the fewer."""
 MOST_VERTICES = 60_000
 SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
@@ -57,6 +57,10 @@ FASTER = 0.3
 """if it is the first time, or the residual has fallen to this fraction of the one before."""
 
 
+Rows = tuple[np.ndarray, np.ndarray]
+"""Weights and biases of a layer."""
+
+
 class Peeling:
     """The search for the network above the first layer, in as many goes as it is given time for.
 
@@ -76,7 +80,7 @@ class Peeling:
         noise: float,
         rng: np.random.Generator,
         shallow: bool = True,
-        first: tuple[np.ndarray, np.ndarray] | None = None,
+        first: Rows | None = None,
         max_vertices: int = MOST_VERTICES,
     ):
         self._pool, self._activation, self._noise, self._rng = pool, activation, noise, rng
@@ -120,7 +124,7 @@ class Peeling:
         elif exhausted and not self._unfinished:
             where = "far vertices" if self._first is None else "points"
             self._reason = f"no layers above the first fit {len(patterns):,} {where}"
-        growth = LARGE_GROWTH if values.size > LARGE else GROWTH
+        growth = next(g for size, g in reversed(GROWTHS.items()) if values.size >= size)
         self._num_vertices = min(int(np.ceil(growth * self._num_vertices)), self._max_vertices)
         return None
 
@@ -143,12 +147,24 @@ class Peeling:
         if resumed and exhausted:
             return
         for depth, widths in self._plan.students(patterns, values, activation, LAST if exhausted else 1):
+            known = self._first or self._rows_of_fewer_layers(depth, widths[0])
 
-            def begin(until: float, widths: tuple[int, ...] = widths) -> Trial:
-                more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": self._first}
+            def begin(until: float, widths: tuple[int, ...] = widths, known: Rows | None = known) -> Trial:
+                more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": known}
                 return try_student(patterns, values, activation.name, widths, **more)
 
             yield depth, np.inf, begin
+
+    def _rows_of_fewer_layers(self, depth: int, width: int) -> Rows | None:
+        """Rows and biases of the first units of the closest student of one layer less, its strongest ones."""
+        fewer = [a for a in self._attempts if len(a.widths) == depth - 1]
+        if not fewer:
+            return None
+        student = min(fewer, key=lambda a: a.rms).student
+        outgoing = student.layout.block(student.parameters, 1)[:, :-1]
+        strongest = np.argsort(-np.linalg.norm(outgoing, axis=0))[:width]
+        network = student.standard.undo(student.layout.network(student.parameters))
+        return network.weights[0][strongest], network.biases[0][strongest]
 
     def _top(self, found: Recovered | None, reason: str) -> Top:
         """With what was tried since the last time."""

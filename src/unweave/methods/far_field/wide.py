@@ -160,11 +160,8 @@ class Task:
 
         Units of little effect may go with the surplus ones: then it first converges further.
         """
-        start, fit = draw_start(layout, self.u, self.v, rng), None
-        if known is not None:
-            rows = layout.block(start, 0).copy()
-            rows[: known.hidden[0]] = self.standard.rows(known.weights[0], known.biases[0])
-            start = draw_start(layout, self.u, self.v, rng, rows)
+        rows = None if known is None else self.standard.rows(known.weights[0], known.biases[0])
+        start, fit = draw_start(layout, self.u, self.v, rng, rows), None
         for share in CLOSE:
             goal = self.goal(share)
             settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)
