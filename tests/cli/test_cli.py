@@ -76,6 +76,8 @@ def test_version():
         (["identify", "m.onnx", "--hidden", "30;9"], "such as 30,9"),
         (["identify", "m.onnx", "--box", "-1"], "LOW,HIGH"),
         (["identify", "m.onnx", "--box", "1,-1"], "below its high"),
+        (["identify", "m.onnx", "--box", "0:40,1"], "LOW:HIGH"),
+        (["identify", "m.onnx", "--box", "0:40,-1:x"], "such as"),
         (["identify", "m.onnx", "--radius", "-3"], "positive"),
         (["identify", "m.onnx", "--radius", "3", "--box", "-1,1"], "exclude each other"),
         (["identify", "m.onnx", "--out", "r.pt"], "pickles"),

@@ -102,3 +102,14 @@ def test_mistakes_are_explained():
         Box([0, 0, 0], [1, 1, 1]).contains(np.zeros((2, 5)))
     with pytest.raises(InputError, match="give 2 numbers"):
         Ball(1.0, centre=np.zeros(3)).sample(4, 2, np.random.default_rng(0))
+
+
+def test_a_box_is_written_as_python_and_said_in_few_words():
+    box = Box(np.array([0.0, -1.5]), np.array([40.0, 1.0]))
+    again = eval(repr(box))
+    assert np.array_equal(again.low, box.low)
+    assert np.array_equal(again.high, box.high)
+    assert repr(Box(-1.0, 1.0)) == str(Box(-1.0, 1.0)) == "Box(low=-1.0, high=1.0)"
+    wide = Box(np.zeros(784), np.ones(784))
+    assert len(eval(repr(wide)).high) == 784
+    assert len(str(wide)) < 80

@@ -5,6 +5,8 @@ direction in ten thousand. So the questions are put where a missing unit would s
 
 * *far*: random directions far out; in a bounded domain points of its edge and its corners;
 * *patterns*: activation patterns that the network itself makes rare (``rare_patterns``), at several radii;
+* *pairs*: in a box, two hidden layers, where a unit may change beyond a hyperplane at which it hardly ever is asked
+  (``rare_pairs``);
 * *planes*: on the zero set of every hidden unit, where two near twins taken for one differ most;
 * *lines*: closely along a short line near the origin and one between rare patterns, where opposing kinks of a thin
   slab cancel everywhere else;
@@ -32,6 +34,7 @@ from unweave.certificates.places import (
     points_on_lines,
     points_on_planes,
 )
+from unweave.certificates.rare_pairs import find_rare_pairs
 from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
@@ -135,10 +138,13 @@ def search_disagreement(
     bounded = not np.isinf(meter.domain.reach(meter.input_size))
     counts = _plan(network, kinked, bounded, meter.ledger.left)
     scale = own_scale(network)
+    pairs = find_rare_pairs(network, counts["pairs"], meter.domain, rng)
+    counts["patterns"] += counts["pairs"] - len(pairs)
     radii = None if bounded else mixed_radii(counts["patterns"], scale, rng)
     points = {
         "far": far_points(meter, counts["far"], scale, bounded, rng),
         "patterns": find_rare_patterns(network, counts["patterns"], meter.domain, radii, rng),
+        "pairs": pairs,
         "planes": points_on_planes(network, meter, counts["planes"], scale, bounded, rng),
     }
     points["lines"], spacing = points_on_lines(
@@ -215,11 +221,12 @@ def _plan(network: Network, kinked: bool, bounded: bool, left: float) -> dict[st
     """How many questions of each kind."""
     n = sum(network.hidden)
     if not kinked:
-        plan = {"far": 24 if bounded else 0, "patterns": 0, "planes": 0, "lines": 0}
+        plan = {"far": 24 if bounded else 0, "patterns": 0, "pairs": 0, "planes": 0, "lines": 0}
     elif len(network.hidden) > 1:
-        plan = {"far": 48 + n, "patterns": 100 + 20 * n, "planes": 3 * n, "lines": 120}
+        rare, pairs = 100 + 20 * n, 10 * n if bounded and len(network.hidden) == 2 else 0
+        plan = {"far": 48 + n, "patterns": rare - pairs, "pairs": pairs, "planes": 3 * n, "lines": 120}
     else:
-        plan = {"far": 48 + 2 * n, "patterns": 0, "planes": 3 * n, "lines": min(40 + 8 * n, 120)}
+        plan = {"far": 48 + 2 * n, "patterns": 0, "pairs": 0, "planes": 3 * n, "lines": min(40 + 8 * n, 120)}
     total = max(sum(plan.values()), 1)
     room = min(left, MOST_QUESTIONS)
     factor = min(1.0, room / total)

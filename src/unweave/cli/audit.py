@@ -53,7 +53,7 @@ def audit(
     radius
         Ask only inside the ball of this radius around the origin.
     box
-        Ask only where every input lies in LOW,HIGH: -1,1.
+        Ask only where every input lies in LOW,HIGH: -1,1; or each in its own LOW:HIGH: 0:40,-1:1.
     input_size
         Number of inputs, where the model does not tell.
     seed

@@ -67,7 +67,7 @@ def identify(
     radius
         Ask only inside the ball of this radius around the origin.
     box
-        Ask only where every input lies in LOW,HIGH: -1,1.
+        Ask only where every input lies in LOW,HIGH: -1,1; or each in its own LOW:HIGH: 0:40,-1:1.
     method
         One method by name; auto chooses.
     input_size

@@ -127,6 +127,8 @@ NO_ROWS = Rows()
 
 
 def parse_domain(radius: float | None, box: str | None, rows: Rows = NO_ROWS) -> Any:
+    import numpy as np
+
     from unweave.core.domains import Ball, Box
     from unweave.core.errors import InputError
 
@@ -137,10 +139,18 @@ def parse_domain(radius: float | None, box: str | None, rows: Rows = NO_ROWS) ->
         return among
     if radius is not None:
         return Ball(radius)
-    bounds = parse_numbers(box, float, "--box", "-1,1")
-    if bounds is None:
+    if box is None:
         return None
-    if len(bounds) != 2:
+    if ":" in box:  # each input has bounds of its own
+        try:
+            low, high = zip(*(map(float, side.split(":")) for side in box.split(",")), strict=True)
+        except ValueError as error:
+            raise InputError(
+                f"--box {box}: give LOW:HIGH for every input, separated by commas, such as 0:40,-1:1"
+            ) from error
+        return Box(np.array(low), np.array(high))
+    bounds = parse_numbers(box, float, "--box", "-1,1")
+    if bounds is None or len(bounds) != 2:
         raise InputError(f"--box {box}: give two numbers, LOW,HIGH, such as -1,1")
     return Box(*bounds)
 

@@ -17,6 +17,8 @@ from unweave.core.errors import InputError
 
 LARGEST = 1e100
 """Largest length of a domain; one over it is the smallest."""
+SAID = 8
+"""Inputs up to which a sentence gives the bounds of each."""
 ROUNDING = 2.0**-50
 """A few roundings of a coordinate, relative to its size."""
 
@@ -112,7 +114,7 @@ class Ball:
         return 0.0 if self.centre is None else np.asarray(self.centre, dtype=np.float64)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Box:
     """All x with ``low <= x <= high``, coordinate by coordinate (numbers or arrays). Points are uniform.
 
@@ -142,6 +144,14 @@ class Box:
             raise InputError("Box(low, high): every low must be finite and below its high")
         largest = float(np.max(np.maximum(np.abs(low), np.abs(high))))
         _check_size("Box(low, high)", float(np.min(high - low)), largest)
+
+    def __repr__(self) -> str:
+        """As it is written in Python, however many inputs there are."""
+        return f"Box(low={_spell(self.low)}, high={_spell(self.high)})"
+
+    def __str__(self) -> str:
+        sides = max(np.size(self.low), np.size(self.high))
+        return repr(self) if sides <= SAID else f"Box of {sides} inputs, each with bounds of its own"
 
     def contains(self, x: np.ndarray, slack: float = 1e-12) -> np.ndarray:
         low, high = self._bounds(x.shape[1])
@@ -244,6 +254,10 @@ def _check_size(name: str, smallest: float, largest: float) -> None:
         raise InputError(
             f"{name}: give lengths between {1 / LARGEST:g} and {LARGEST:g}, in a larger or smaller unit"
         )
+
+
+def _spell(side: float | np.ndarray) -> str:
+    return repr(np.asarray(side).tolist()) if np.ndim(side) else repr(side)
 
 
 def _unit_rows(num_points: int, input_size: int, rng: np.random.Generator) -> np.ndarray:

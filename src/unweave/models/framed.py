@@ -1,8 +1,8 @@
-"""A model seen in better coordinates: in units of its own scaler, or through the user's rows.
+"""A model seen in better coordinates: in units of its own scaler or of its box, or through the user's rows.
 
-``Scaled`` puts ``x = middle + unit u`` in front of a model that begins with a scaler, so that questions of size one are
-of the size it was trained on. The user's rows say more: numbers move in units of their own range, everything else is
-held at one combination.
+``Scaled`` puts ``x = middle + unit u`` in front of a model that begins with a scaler, or whose inputs come from a box
+that is long and narrow or far from the origin, so that questions of size one are of the size it was made for. The
+user's rows say more: numbers move in units of their own range, everything else is held at one combination.
 
 ``Encoded`` takes what a network takes, categories as one input a level, and asks the model in its own terms. ``Framed``
 moves only the inputs that are numbers, ``x = middle + unit u``, with every category and constant as in the commonest
@@ -11,19 +11,67 @@ combination of the rows; ``lift`` writes a network of ``u`` as one of the encode
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from unweave.core.domains import Domain
+from unweave.core.domains import Box, Domain
 from unweave.core.errors import InputError
 from unweave.core.network import Network
-from unweave.core.oracle import Oracle
+from unweave.core.oracle import AnswersInPieces, Oracle
 from unweave.evidence.data import Data
 from unweave.models import log_odds
 from unweave.models.python_callable import CallableOracle
 from unweave.models.resolve import is_address, open_model, resolve
+
+LOPSIDED = 4.0
+"""Quotient of the widths of a box, or of its distance from the origin and its width, from which it is framed."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Coordinates ``u`` with ``x = middle + unit u``, for x between ``low`` and ``high``."""
+
+    middle: np.ndarray
+    unit: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @staticmethod
+    def between(low: np.ndarray, high: np.ndarray, dtype: str) -> Frame:
+        """The whole range is the cube of half width one, or most of it.
+
+        A power of two and a short middle: rounding in x is rounding in u, and both ways are exact.
+        """
+        if dtype == "float32":
+            low, high = _inwards(low, high)
+        middle = ((low + high) / 2).astype(np.float32).astype(np.float64)
+        return Frame(middle, 2.0 ** np.ceil(np.log2((high - low) / 2)), low, high)
+
+    @staticmethod
+    def everywhere(middle: np.ndarray, unit: np.ndarray) -> Frame:
+        return Frame(middle, unit, np.full(len(unit), -np.inf), np.full(len(unit), np.inf))
+
+    @property
+    def box(self) -> Box:
+        return Box((self.low - self.middle) / self.unit, (self.high - self.middle) / self.unit)
+
+    def outside(self, u: np.ndarray) -> np.ndarray:
+        """The model's inputs."""
+        return np.clip(self.middle + self.unit * u, self.low, self.high)
+
+    def snap(self, u: np.ndarray, dtype: str) -> np.ndarray:
+        """The nearest ``u`` whose inputs a model of that arithmetic takes without rounding."""
+        x = self.outside(u)
+        x = x.astype(np.float32).astype(np.float64) if dtype == "float32" else x
+        return (x - self.middle) / self.unit
+
+    def lift(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """A first layer of ``u`` as one of ``x``."""
+        weight = weight / self.unit
+        return weight, bias - weight @ self.middle
 
 
 @dataclass
@@ -49,18 +97,15 @@ class Encoded:
 class Framed:
     """The model as a function of the moving inputs alone, each in units of its range."""
 
-    unit: np.ndarray
     patterns: np.ndarray
 
     encoded: Encoded
+    frame: Frame
     name: str
     dtype: str
     output_size: int
     probes: int
     input_size: Any
-    low: np.ndarray
-    high: np.ndarray
-    middle: np.ndarray
     base: Any
 
     def __init__(self, model: Oracle, data: Data) -> None:
@@ -75,12 +120,7 @@ class Framed:
                 "no column of the data varies as a number: there is nothing to ask between the rows"
             )
         self.input_size = numbers.shape[1]
-        self.low, self.high = numbers.min(axis=0), numbers.max(axis=0)
-        if self.dtype == "float32":
-            self.low, self.high = _inwards(self.low, self.high)
-        # A power of two and a short middle: rounding in x is rounding in u, and both ways are exact.
-        self.middle = ((self.low + self.high) / 2).astype(np.float32).astype(np.float64)
-        self.unit = 2.0 ** np.ceil(np.log2((self.high - self.low) / 2))
+        self.frame = Frame.between(numbers.min(axis=0), numbers.max(axis=0), self.dtype)
         still = data.encoded[:, ~data.moving]
         self.patterns, counts = np.unique(still, axis=0, return_counts=True)
         self.counts = counts
@@ -89,13 +129,12 @@ class Framed:
     @property
     def domain(self) -> Domain:
         """Where ``u`` may be asked."""
-        return self.data.shape(self.middle, self.unit, self.low, self.high)
+        frame = self.frame
+        return self.data.shape(frame.middle, frame.unit, frame.low, frame.high)
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         """The nearest ``u`` whose inputs the model takes without rounding."""
-        x = np.clip(self.middle + self.unit * x, self.low, self.high)
-        x = x.astype(np.float32).astype(np.float64) if self.dtype == "float32" else x
-        return (x - self.middle) / self.unit
+        return self.frame.snap(x, self.dtype)
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         answers = self.encoded(self.outside(x, self.base))
@@ -105,15 +144,14 @@ class Framed:
     def outside(self, u: np.ndarray, pattern: np.ndarray) -> np.ndarray:
         """Encoded rows from the moving inputs and one combination of the others."""
         x = np.empty((len(u), self.data.input_size))
-        x[:, self.data.moving] = np.clip(self.middle + self.unit * u, self.low, self.high)
+        x[:, self.data.moving] = self.frame.outside(u)
         x[:, ~self.data.moving] = pattern
         return x
 
     def lift(self, network: Network, shifts: np.ndarray | None = None) -> Network:
         """The network of encoded inputs; ``shifts`` (units, other inputs) are the first layer's weights of those."""
         first = np.zeros((len(network.weights[0]), self.data.input_size))
-        first[:, self.data.moving] = network.weights[0] / self.unit
-        bias = network.biases[0] - first[:, self.data.moving] @ self.middle
+        first[:, self.data.moving], bias = self.frame.lift(network.weights[0], network.biases[0])
         if shifts is not None:
             first[:, ~self.data.moving] = shifts
             bias = bias - shifts @ self.base
@@ -126,8 +164,7 @@ class Scaled:
     """The model as a function of ``u``, with ``x = middle + unit u``."""
 
     model: Oracle
-    middle: np.ndarray
-    unit: np.ndarray
+    frame: Frame
     logits: bool
     name: str
     dtype: str
@@ -136,24 +173,43 @@ class Scaled:
     output_size: int
     probes: int
 
-    def __init__(self, model: Oracle, middle: np.ndarray, unit: np.ndarray, logits: bool = False) -> None:
-        self.model, self.middle, self.unit, self.logits = model, middle, unit, logits
+    def __init__(self, model: Oracle, frame: Frame, logits: bool = False) -> None:
+        self.model, self.frame, self.logits = model, frame, logits
         self.name, self.dtype, self.notes = model.name, model.dtype, model.notes
         self.input_size, self.output_size = model.input_size, model.output_size
         self.probes = int(getattr(model, "probes", 0))
 
+    def snap(self, x: np.ndarray) -> np.ndarray:
+        """The nearest ``u`` whose inputs the model takes without rounding."""
+        return self.frame.snap(x, self.dtype)
+
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        answers = self.model(self.middle + self.unit * x)
+        return np.concatenate(list(self.answer_in_pieces(x)))
+
+    def answer_in_pieces(self, x: np.ndarray) -> Iterator[np.ndarray]:
+        """Piece by piece where the model itself answers so."""
+        x = self.frame.outside(x)
+        if isinstance(self.model, AnswersInPieces):
+            yield from self.model.answer_in_pieces(x)
+        else:
+            yield self.model(x)
         self.notes = self.model.notes
-        return answers
 
     def lift(self, network: Network) -> Network:
         """The network of ``x``."""
-        first = network.weights[0] / self.unit
-        bias = network.biases[0] - first @ self.middle
+        first, bias = self.frame.lift(network.weights[0], network.biases[0])
         return Network(
             [first, *network.weights[1:]], [bias, *network.biases[1:]], network.activations, network.upper
         )
+
+
+def frame_box(oracle: Oracle, box: Box) -> Oracle:
+    """The model in units of its box, where the box is much longer one way than another, or far from the origin."""
+    low, high = (np.broadcast_to(side, oracle.input_size) for side in (box.low, box.high))
+    width, aside = high - low, np.abs(low + high) / 2
+    if np.max(width) < LOPSIDED * np.min(width) and np.max(aside / width) < LOPSIDED:
+        return oracle
+    return Scaled(oracle, Frame.between(low, high, oracle.dtype))
 
 
 def scale_model(model: Any, oracle: Oracle) -> Oracle:
@@ -173,7 +229,7 @@ def scale_model(model: Any, oracle: Oracle) -> Oracle:
     if not np.all(np.isfinite(factors) & (factors != 0)):
         factors, shift = np.ones(oracle.input_size), np.zeros(oracle.input_size)
     unit = 2.0 ** np.round(np.log2(np.abs(1 / factors)))
-    return Scaled(inner, -shift / factors, unit, logits=inner is not oracle)
+    return Scaled(inner, Frame.everywhere(-shift / factors, unit), logits=inner is not oracle)
 
 
 def unsquashed(network: Network) -> Network:

@@ -1,7 +1,9 @@
 """Questions with an error bar: answers minus what a model already explains, and how far to trust them.
 
 The rounding error of a network's answer grows with the numbers it adds up, about
-``relative * (|f| + slope * |x|)``. Every comparison of a piecewise-linear probe is made against this bar.
+``relative * (|f| + slope * |x|)``. Where both are small, in the middle of a box, biases and hidden units are not: in
+float32 the error there stays about what it was measured to be elsewhere, which is added. Every comparison of a
+piecewise-linear probe is made against this bar.
 """
 
 from __future__ import annotations
@@ -91,13 +93,14 @@ def open_inquiry(
     slope = float(np.max(rise / np.maximum(apart, 1e-300)))
     floor = 2e-8 if meter.dtype == "float32" or precision.kind == "float32" else 5e-16
     exact = precision.kind in ("float64", "float32")
+    endures = precision.kind != "float64" and not meter.is_squashed
     # the precision was measured near by; the first points of any domain are near ones
     size = np.max(np.abs(answers), axis=1) + slope * np.linalg.norm(x, axis=1)
     size = float(np.median(size[:num_pairs]))
     return Inquiry(
         meter,
         relative=max(1.5 * precision.noise / size if exact and size > 0 else 0.0, floor),
-        noise=0.0 if exact or meter.is_squashed else precision.noise,
+        noise=precision.noise if endures else 0.0,
         slope=slope,
         window=window,
     )

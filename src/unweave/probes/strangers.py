@@ -1,12 +1,12 @@
 """What cannot be a dense network of the known activations, told from a few questions and refused with the reason.
 
-*Labels*: whole numbers, few of them, wherever one asks. *Powers*: along rays the answers grow like a power of the
-distance, as polynomials do. *Restless*: however far out, the answers neither level off nor grow, as those of sine
-units. *Turning*: far out the answers level off, at values that change with every turn of the direction, as those
-behind a normalisation of the inputs. *Fading*: far out every direction gives the same answer, between those given
-near by, as sums of bumps (Gaussian processes, radial functions) do. *Steps*: neighbours answer exactly alike, points
-apart do not, and between them the answers jump, as those of trees and nearest neighbours do. *Polynomials* on a
-bounded domain: a low degree explains every line.
+*Labels*: whole numbers, few of them, wherever one asks. *Departures*: far out the answers along rays are not straight
+(``departures``), as those of polynomials, sine or arctan units. *Unbent*: the far field is one affine function
+(``affine_far``), as that of tanhshrink units. *Turning*: far out the answers level off, at values
+that change with every turn of the direction, as those behind a normalisation of the inputs. *Fading*: far out every
+direction gives the same answer, between those given near by, as sums of bumps (Gaussian processes, radial functions)
+do. *Steps*: neighbours answer exactly alike, points apart do not, and between them the answers jump, as those of trees
+and nearest neighbours do. *Polynomials* on a bounded domain: a low degree explains every line.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ import numpy as np
 from unweave.core.errors import NotANumber
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
+from unweave.probes.affine_far import see_affine_far
+from unweave.probes.departures import see_departure
 from unweave.probes.growth import RADIUS, Growth
+from unweave.probes.ridges import shows_ridge
 
 NUM_SCOUTS = 120
 MOST_LABELS = 12
 """More different whole numbers are rather rounded answers."""
 NUM_RAYS = 32
-FARTHER = 1e4
-"""How much farther than growth was looked at answers must still change to be restless."""
 NUM_NEIGHBOURS = 24
 NUM_LINES, NUM_NODES, MOST_DEGREE = 4, 24, 5
 BENT = 0.05
@@ -33,23 +34,21 @@ LABELS = (
     "the answers are labels ({}): an argmax shows where classes meet, not the numbers behind it; ask for "
     "probabilities or logits (predict_proba, decision_function, the layer before the argmax)"
 )
-POWERS = (
-    "the answers grow like the power {} of the distance: a polynomial, or units whose activation is one; none of the "
-    "activations tried grows faster than linearly"
-)
-RESTLESS = (
-    "the answers neither level off nor grow however far out: periodic units (sine) or no dense network; each of the "
-    "activations tried does one of them"
-)
 TURNING = (
     "far out the answers depend on the direction alone, and change with every turn of it: a normalisation (LayerNorm, "
     "RMSNorm) stands before the activations, or it is no dense network; ask for the part behind the normalisation"
 )
 TURN = 1e-5
 """Radians by which rays are turned, and twice that: few units of a saturating network lie in between."""
+BEYOND = 1e4
+"""How much farther out a turn must change the answers just so."""
 FADING = (
     "far out the answers are the same in every direction, between those near by: a sum of bumps (a Gaussian process, "
     "a radial function), not a dense network"
+)
+BUMPS = (
+    "far out the answers are the same in every direction but for narrow ridges that go on for ever: units that answer "
+    "alike far on both sides (exp(-z^2), sech); the activations tried do not"
 )
 STEPS = (
     "the answers jump between places where they do not change at all: a decision tree, a forest or nearest neighbours, "
@@ -76,17 +75,25 @@ def see_labels(meter: Meter, rng: np.random.Generator) -> str:
     return LABELS.format(shown)
 
 
-def see_stranger(meter: Meter, precision: Precision, growth: Growth, rng: np.random.Generator) -> str:
-    """The reason why no method need be tried, or nothing."""
-    if growth is Growth.OTHER:
-        return _powers(meter) or _restless(meter, precision, rng)
+def see_stranger(
+    meter: Meter, precision: Precision, growth: Growth, rng: np.random.Generator, *, usual: bool = True
+) -> str:
+    """The reason why no method need be tried, or nothing; ``usual``: the activation is none that must be named."""
+    levels_off = growth in (Growth.SATURATING, Growth.SLOW)
+    endless = np.isinf(meter.domain.reach(meter.input_size))
     exact = precision.kind in ("float64", "float32")
-    steps = _steps(meter, precision, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
-    if steps:
-        return steps
-    if growth in (Growth.SATURATING, Growth.SLOW) and np.isinf(meter.domain.reach(meter.input_size)):
-        return _turning(meter, precision, rng) or _fading(meter, precision, rng)
-    return _degree(meter, precision, rng) if exact and growth is Growth.UNSEEN else ""
+    reason = _steps(meter, precision, rng) if exact and growth in (Growth.SATURATING, Growth.UNSEEN) else ""
+    if not reason and levels_off and endless:
+        reason = _turning(meter, precision, rng)
+    if not reason and usual:
+        reason = see_departure(meter, precision, growth, rng)
+    if not reason and usual and exact and growth is Growth.LINEAR:
+        reason = see_affine_far(meter, precision, rng)
+    if not reason and levels_off and endless:
+        reason = _fading(meter, precision, rng)
+    if not reason and exact and growth is Growth.UNSEEN:
+        reason = _degree(meter, precision, rng)
+    return reason
 
 
 def _few_whole(values: np.ndarray) -> bool:
@@ -94,36 +101,6 @@ def _few_whole(values: np.ndarray) -> bool:
         bool(np.all(values == np.round(values)) and np.all(values >= 0))
         and len(np.unique(values)) <= MOST_LABELS
     )
-
-
-def _powers(meter: Meter) -> str:
-    """The power with which answers at the radii 1, 2 and 4 of the growth grow, where it is one."""
-    x, y = meter.transcript("growth")
-    radii = np.linalg.norm(x, axis=1)
-    near, middle, far = (np.abs(y[np.isclose(radii, r * RADIUS, rtol=1e-3)]) for r in (1, 2, 4))
-    if not len(near) or not len(near) == len(middle) == len(far) or np.any(near == 0) or np.any(middle == 0):
-        return ""
-    powers = np.log2(np.concatenate([middle / near, far / middle]))
-    power = int(np.round(np.median(powers)))
-    return POWERS.format(power) if power >= 2 and np.all(np.abs(powers - power) < 1e-3) else ""
-
-
-def _restless(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
-    """Whether answers far beyond any unit's plane still change along every ray, and do not grow."""
-    if precision.kind != "float64" or np.isfinite(meter.domain.reach(meter.input_size)):
-        return ""
-    rays = rng.standard_normal((NUM_RAYS // 4, 1, meter.input_size))
-    rays /= np.linalg.norm(rays, axis=2, keepdims=True)
-    radii = FARTHER * RADIUS * np.array([1.0, 2.0, 4.0])[:, None]
-    try:
-        with meter.stage("growth"):
-            far = meter.ask((radii * rays).reshape(-1, meter.input_size)).reshape(len(rays), 3, -1)
-    except NotANumber:
-        return ""
-    changes = np.max(np.abs(np.diff(far, axis=1)), axis=2)
-    near = meter.transcript("precision")[1]
-    grown = np.max(np.abs(far)) > 100 * np.max(np.abs(near))
-    return RESTLESS if not grown and np.all(changes > 1e-3 * precision.scale) else ""
 
 
 def _turning(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
@@ -138,14 +115,20 @@ def _turning(meter: Meter, precision: Precision, rng: np.random.Generator) -> st
     aside *= np.linalg.norm(x, axis=1, keepdims=True) / np.linalg.norm(aside, axis=1, keepdims=True)
     with meter.stage("growth"):
         once, twice = meter.ask(np.concatenate([x + TURN * aside, x + 2 * TURN * aside])).reshape(2, 2, -1)
-    told = np.abs(once - y) > 1e-3 * TURN * precision.scale + 1e3 * precision.noise
-    if not np.all(np.any(told, axis=1)):
-        return ""
-    return TURNING if np.all(np.abs((twice - y)[told] / (once - y)[told] - 2) < 0.01) else ""
+        told = np.abs(once - y) > 1e-3 * TURN * precision.scale + 1e3 * precision.noise
+        if not np.all(np.any(told, axis=1)) or not _same((twice - y)[told], 2 * (once - y)[told]):
+            return ""
+        # units of rows so short that they still bend there level off farther out
+        far, turned = meter.ask(BEYOND * np.concatenate([x, x + TURN * aside])).reshape(2, 2, -1)
+    return TURNING if _same((turned - far)[told], (once - y)[told]) else ""
+
+
+def _same(some: np.ndarray, others: np.ndarray) -> bool:
+    return bool(np.all(np.abs(some / others - 1) < 0.01))
 
 
 def _fading(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:
-    """Whether all rays end at one value that lies inside the range of the answers near the origin."""
+    """Whether all rays end at one value that lies inside the range of the answers near the origin, or under ridges."""
     near = meter.transcript("precision")[1]
     slack = 1e-9 * precision.scale + 10 * precision.noise
     growth = meter.transcript("growth")[1]
@@ -158,10 +141,13 @@ def _fading(meter: Meter, precision: Precision, rng: np.random.Generator) -> str
     except NotANumber:
         return ""
     level = far[0]
-    one = np.all(np.abs(far - level) <= slack)
+    if np.any(np.abs(far - level) > slack):
+        return ""
     margin = 0.01 * (np.ptp(near, axis=0) + slack)
-    between = np.all((near.min(axis=0) < level - margin) & (level + margin < near.max(axis=0)))
-    return FADING if one and between else ""
+    if np.all((near.min(axis=0) < level - margin) & (level + margin < near.max(axis=0))):
+        return FADING
+    exact = precision.kind in ("float64", "float32") and meter.input_size > 1
+    return BUMPS if exact and shows_ridge(meter, level, precision.scale, rng) else ""
 
 
 def _steps(meter: Meter, precision: Precision, rng: np.random.Generator) -> str:

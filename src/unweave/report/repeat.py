@@ -21,6 +21,7 @@ _DEFAULTS = {
 }
 _BALL = re.compile(r"Ball\(radius=([\d.e+-]+), centre=None\)")
 _BOX = re.compile(r"Box\(low=([\d.e+-]+), high=([\d.e+-]+)\)")
+_SIDES = re.compile(r"Box\(low=\[([\d.e+, -]+)\], high=\[([\d.e+, -]+)\]\)")
 
 
 def python_call(found: Identification) -> str:
@@ -70,7 +71,10 @@ def _is_object(value: Any) -> bool:
 
 
 def _domain_words(domain: str) -> list[str] | None:
-    ball, box = _BALL.fullmatch(domain), _BOX.fullmatch(domain)
+    ball, box, sides = _BALL.fullmatch(domain), _BOX.fullmatch(domain), _SIDES.fullmatch(domain)
     if ball:
         return ["--radius", ball[1]]
+    if sides:
+        pairs = zip(sides[1].split(", "), sides[2].split(", "), strict=True)
+        return ["--box", ",".join(f"{low}:{high}" for low, high in pairs)]
     return ["--box", f"{box[1]},{box[2]}"] if box else None

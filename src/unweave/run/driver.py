@@ -64,8 +64,12 @@ class Side(Protocol):
     @property
     def ledger(self) -> Ledger: ...
 
-    def begin(self) -> str:
+    def begin(self, activation: str) -> str:
         """Measure what can be known before any method; the reason why none need be tried, or nothing."""
+        ...
+
+    def explain(self) -> str:
+        """Why no method has found anything, where a few more questions tell."""
         ...
 
     def traits(self, activation: str, hidden: tuple[int, ...] | None) -> Traits: ...
@@ -102,12 +106,15 @@ def drive(side: Side, wishes: Wishes) -> Identification:
     progress = _Progress()
     try:
         named = None if wishes.method is None else wishes.method.name
-        reason = nothing_fits(named, side.kind, side.input_size) or side.begin()
+        reason = nothing_fits(named, side.kind, side.input_size) or side.begin(wishes.activation)
         if reason:
             return _with_copy(_nothing(reason, side), side, wishes if wishes.surrogate_of_strangers else None)
         _try_methods(side, wishes, progress)
         while not _is_over(side, wishes, progress) and side.change_view():
             _try_methods(side, wishes, progress)
+        if progress.best is not None and progress.best.network is None and not wishes.deadline.passed:
+            told = side.explain()
+            progress.best = replace(progress.best, reason=told) if told else progress.best
     except BudgetSpent as error:
         if progress.best is None:
             choice = progress.choice

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from unweave.certificates.certificate import Certificate
+from unweave.core import activations as act
 from unweave.core.deadline import Deadline
 from unweave.core.domains import LARGEST, Domain
 from unweave.core.errors import BudgetSpent
@@ -25,10 +26,20 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision, measure_precision
-from unweave.methods.base import Finding, Method, Traits
+from unweave.methods.base import (
+    CLAMPED,
+    ELU_LIKE,
+    PIECEWISE_LINEAR,
+    RELU_LIKE,
+    SATURATING,
+    Finding,
+    Method,
+    Traits,
+)
 from unweave.methods.relu.afar import is_afar
 from unweave.models.resolve import num_probes
 from unweave.probes.growth import Growth, observe_growth
+from unweave.probes.jumps import JUMPING, shows_jump
 from unweave.probes.piecewise_linear import is_piecewise_linear
 from unweave.probes.squashed import (
     MARGINS,
@@ -43,6 +54,8 @@ from unweave.run.copies import Copy
 from unweave.run.memory import only_ridge_fits
 from unweave.run.surrogate import distil
 
+USUAL = (*SATURATING, *RELU_LIKE, *ELU_LIKE, *PIECEWISE_LINEAR, *CLAMPED, "hardswish", "celu", "selu")
+"""Activations whose far fields are straight along rays; others are only tried where they are named."""
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "all answers seen are the same: a constant has no units to find"
@@ -67,6 +80,8 @@ class Asking:
     """How far from saturation the questions stay."""
     _whole: Domain | None = None
     """The domain as it was given, where the questions keep to a part of it."""
+    _kinked: bool = False
+    """Whether the answers were found to be piecewise linear."""
     _raw: Precision | None = None
     """The precision of the model's own answers."""
 
@@ -85,7 +100,7 @@ class Asking:
     def ledger(self) -> Ledger:
         return self.meter.ledger
 
-    def begin(self) -> str:
+    def begin(self, activation: str) -> str:
         """Measure precision and growth; the reason why no method need be tried, or nothing."""
         meter = self.meter
         meter.charge_probes(num_probes(meter.oracle))
@@ -113,12 +128,20 @@ class Asking:
         constant = self._growth is Growth.CONSTANT and not self._two_valued()
         reason = CONSTANT if constant else ""
         if not reason and not self._two_valued():
-            reason = see_stranger(meter, self.precision, self._growth, self._rng("strangers"))
+            rng, usual = self._rng("strangers"), activation == "auto" or act.get(activation).family in USUAL
+            reason = see_stranger(meter, self.precision, self._growth, rng, usual=usual)
         if not reason and not self._two_valued():
             self._raw, self._whole = self.precision, meter.domain
             self._views = recognise(meter, self.precision, self._growth, self._rng)
             self._look()
         return reason
+
+    def explain(self) -> str:
+        """Whether answers that were taken for piecewise linear jump, which no activation tried does."""
+        assert self.precision is not None
+        exact = self.precision.kind in ("float64", "float32")
+        jumps = self._kinked and exact and shows_jump(self.meter, self.precision, self._rng("jumps"))
+        return JUMPING if jumps else ""
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
@@ -167,6 +190,7 @@ class Asking:
                 kinked = None  # units that are clamped, or saturated ones that are flat near by
             if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):
                 kinked = None  # kinks are too many or bends too slight to tell near by; from afar they show
+        self._kinked = bool(kinked)
         return Traits(
             Evidence.QUERIES,
             self.meter.input_size,

@@ -88,13 +88,17 @@ class Recorded:
         held = len(self.split.held_x)
         return Ledger(None, {"fit": self.split.num_rows, "held out": held}, unit=str(Evidence.ROWS))
 
-    def begin(self) -> str:
+    def begin(self, activation: str) -> str:
         """The reason why no method need be tried, or nothing."""
         if np.all(self.split.y == self.split.y[:1]):
             return "y is the same in every row: a constant has no units to find"
         num_rows, size = self.evidence.x.shape
         if num_rows < size + 3:
             return f"{num_rows} rows for {size} inputs are too few for a single unit; give more rows"
+        return ""
+
+    def explain(self) -> str:
+        """Rows tell no more."""
         return ""
 
     def allow(self, method: Method) -> AbstractContextManager[None]:

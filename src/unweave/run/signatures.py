@@ -11,7 +11,7 @@ from typing import Any
 
 from unweave.core.arguments import file, flag, number, whole
 from unweave.core.deadline import Deadline, hold
-from unweave.core.domains import Domain
+from unweave.core.domains import Box, Domain
 from unweave.core.engine import one_thread
 from unweave.core.errors import InputError, NotIdentified
 from unweave.core.memory import peak_memory
@@ -25,7 +25,7 @@ from unweave.evidence.rows import split_rows
 from unweave.evidence.sources import open_source
 from unweave.evidence.tables import Target
 from unweave.methods.base import Method
-from unweave.models.framed import Framed, Scaled, frame_model, scale_model
+from unweave.models.framed import Framed, Scaled, frame_box, frame_model, scale_model
 from unweave.models.resolve import is_address, open_model, resolve
 from unweave.result import Identification
 from unweave.run.asked import (
@@ -152,8 +152,12 @@ def identify(
             place = domain
             model = model if is_address(model) else open_model(model, allow_pickle)
             oracle = resolve(model, input_size=input_size, allow_pickle=allow_pickle, domain=domain)
-            oracle = oracle if domain is not None else scale_model(model, oracle)
             place = place if place is not None else getattr(oracle, "within", None)
+            if isinstance(place, Box):
+                oracle = frame_box(oracle, place)
+                place = oracle.frame.box if isinstance(oracle, Scaled) else place
+            elif place is None:
+                oracle = scale_model(model, oracle)
     asked = {"activation": wishes.activation, "hidden": wishes.hidden, "method": spell_method(method)}
     with (
         watched(progress, "queries", time_limit) as onlooker,

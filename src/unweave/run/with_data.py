@@ -141,7 +141,7 @@ class AskingAmongRows(Asking):
 
 @dataclass
 class AskingScaled(Asking):
-    """A model in units of its own scaler; what is found is written in the model's own inputs and logits."""
+    """A model in units of its own scaler or box; what is found is written in the model's own inputs and logits."""
 
     frame: Scaled | None = None
 

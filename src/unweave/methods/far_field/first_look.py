@@ -7,12 +7,15 @@ import numpy as np
 from unweave.core import activations as act
 from unweave.core.activations import Activation
 from unweave.methods.far_field.sight import Sight
-from unweave.probes.activation_profile import ask_profile, has_gaussian_tail, rank_activations
+from unweave.probes.activation_profile import ask_profile, fit_shape, has_gaussian_tail, rank_activations
 from unweave.probes.far_circle import Circle, Crossing
 from unweave.probes.far_rows import choose_radii
 
 PROFILES = 6
 """Crossings of coarse answers that are asked for their profile, the strongest ones."""
+DECIDING, UNKNOWN = 3, 1e-6
+"""Crossings of one hidden layer whose profiles decide whether it is any known activation, and what most of them leave,
+relative to their spread, where it is none; the right one leaves the rounding of places."""
 CLEARLY = 1.25
 """An activation is preferred to the usual one whose profiles leave less by this factor."""
 
@@ -57,3 +60,23 @@ def looks_affine(sight: Sight, circle: Circle, crossings: list[Crossing]) -> boo
         antipodes = sight.meter.ask(circle.point(middles + np.pi, sight.radius))
     sums = plateaus[chosen] + antipodes
     return bool(np.max(np.abs(sums - sums[0])) <= 10 * sight.tolerance)
+
+
+def say_unknown(sight: Sight, circle: Circle, crossings: list[Crossing], candidates: list[str]) -> str:
+    """Why the units of one hidden layer are none of the candidates; nothing where they may be, or answers are coarse.
+
+    With one hidden layer the answers across a crossing are an affine function of the activation.
+    """
+    if sight.coarse or len(crossings) < DECIDING:
+        return ""
+    strongest = sorted(crossings, key=lambda c: -float(np.linalg.norm(c.jump)))[:DECIDING]
+    with sight.meter.stage("activation"):
+        profiles = [ask_profile(sight.meter.ask, circle, crossing) for crossing in strongest]
+    names = [act.get(name) for name in candidates]
+    left = np.median([min(fit_shape(t, y, name, 1).residual for name in names) for t, y in profiles])
+    if left < UNKNOWN:
+        return ""
+    return (
+        f"one hidden layer whose activation is none of {', '.join(candidates)}: across a unit's plane the answers differ "
+        f"from the nearest by {left:.0e} of their change; name another with activation="
+    )

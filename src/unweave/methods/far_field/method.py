@@ -36,7 +36,7 @@ from unweave.methods.base import SATURATING, Finding, Problem, Serves, Traits
 from unweave.methods.far_field.curvature import fit_by_curvature
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
-from unweave.methods.far_field.first_look import looks_affine, see_activation
+from unweave.methods.far_field.first_look import looks_affine, say_unknown, see_activation
 from unweave.methods.far_field.inside import fit_inside
 from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.near import settle
@@ -114,6 +114,9 @@ class FarField:
             deadline = clock.now() + problem.within(self.time_limit)
             run = _Run(meter, problem, attempt, reach, deadline)
             finding = run.recover(scales)
+            unknown = "" if finding.network is not None or attempt else run.say_unknown()
+            if unknown:
+                return Finding(None, unknown, conclusive=True)
             if finding.network is not None or run.hopeless or problem.deadline.passed:
                 return finding
             reason, scales, units = finding.reason, run.row_scales(), max(units, run.num_units)
@@ -138,6 +141,8 @@ class _Run:
         self.hopeless = False
         self.num_units = 0
         self._few_vertices = False
+        self._shallow: tuple[Circle, list[Crossing]] | None = None
+        """The circle and its crossings, where they say that there is one hidden layer."""
         self._rows: np.ndarray | None = None
         self.shallow_rows: np.ndarray | None = None
         """Rows in their lengths, where there is one layer and the answers are coarse."""
@@ -148,6 +153,10 @@ class _Run:
             return None
         sizes = np.sqrt(np.mean(self._rows**2, axis=0))
         return 1 / np.maximum(sizes, 1e-3 * sizes.max())
+
+    def say_unknown(self) -> str:
+        """Why the units are none of the candidates; nothing where they may be."""
+        return "" if self._shallow is None else say_unknown(self.sight, *self._shallow, self.candidates)
 
     def recover(self, scales: np.ndarray | None) -> Finding:
         """``scales`` stretch the coordinates that the circle is drawn in."""
@@ -164,6 +173,7 @@ class _Run:
         )
         hidden = self.problem.hidden
         deep = not looks_affine(self.sight, circle, crossings) if hidden is None else len(hidden) > 1
+        self._shallow = None if deep or hidden is not None else (circle, crossings)
         basis, _ = np.linalg.qr(self.sight.rng.standard_normal((circle.first.size, circle.first.size)))
         layer = read_first_layer(self.sight, circle, crossings, deep, basis)
         if deep and self.sight.coarse:

@@ -59,7 +59,7 @@ def assemble(
         rivals.append(found.rivals)
         misfits |= {f"{name}, layer {layer + 1}": 10.0**value for name, value in found.misfits.items()}
         if found.activation is None:
-            return Assembled(None, say_unknown(layer, found.misfits), misfits, bool(found.misfits))
+            return Assembled(None, say_unknown(found.misfits, layer), misfits, bool(found.misfits))
         limit = -act.get(found.activation).limits[0]
         below = skeleton.weights[layer] / (scales[-1] if scales else 1.0)
         fill_in(found.steepness, found.poor, np.linalg.norm(below, axis=1))
@@ -99,12 +99,13 @@ def window_candidates(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def say_unknown(layer: int, misfits: dict[str, float]) -> str:
-    """Why the windows of a layer give no activation."""
+def say_unknown(misfits: dict[str, float], layer: int | None = None) -> str:
+    """Why the windows of a layer, or those that were looked at, give no activation."""
+    where = "" if layer is None else f" of layer {layer + 1}"
     if not misfits:
-        return f"no unit of layer {layer + 1} has a window apart from all others; a larger domain would help"
+        return f"no unit{where} has a window apart from all others; a larger domain would help"
     best = min(misfits, key=lambda name: misfits[name])
     return (
-        f"the activation of layer {layer + 1} is none of {', '.join(misfits)}: the windows differ from the nearest, "
+        f"the activation{where} is none of {', '.join(misfits)}: the windows differ from the nearest, "
         f"{best}, by {10.0 ** misfits[best]:.0e} times the accuracy of the answers; name another with activation="
     )

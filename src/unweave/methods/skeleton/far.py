@@ -26,6 +26,8 @@ from unweave.methods.relu.layers import ReluLayers
 from unweave.methods.relu.lifted.assemble import assemble
 from unweave.methods.relu.lifted.search import Search
 from unweave.methods.relu.lines import ReluLines
+from unweave.methods.skeleton.assemble import say_unknown
+from unweave.methods.skeleton.glance import misfits_of_windows
 from unweave.probes.inquiry import open_inquiry
 
 WIDEST, USUAL = 2e3, 300.0
@@ -89,6 +91,10 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     two = layers.try_two(inquiry, problem, rng)
     if two.finding is not None:
         return _through_the_origin(two.finding)
+    misfits = {} if attempt else misfits_of_windows(meter, inquiry, problem, scales.profile, rng)
+    if misfits:
+        alternatives = {name: 10.0**value for name, value in misfits.items()}
+        return Finding(None, reason=say_unknown(misfits), alternatives=alternatives, conclusive=True)
     if not two.deeper:
         finding = layers.recover(view, problem)
         if finding.network is not None and not finding.network.is_open:

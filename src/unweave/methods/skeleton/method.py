@@ -93,6 +93,8 @@ class Skeleton:
         far = find_skeleton(meter, problem, attempt)
         if far.network is None and problem.precision.kind == "float32":
             return self._attempt_in_features(meter, problem, attempt)
+        if far.network is None and far.conclusive:
+            return far
         if far.network is None or far.network.is_open:
             return Finding(None, reason=f"no far skeleton: {far.reason}")
         entries = far.details.get(
@@ -125,7 +127,7 @@ class Skeleton:
         if not read.rivals:
             # a window may hold a bend of the second layer that was not seen: the next attempt looks at others
             return Finding(
-                None, reason=say_unknown(0, read.misfits), alternatives=misfits, conclusive=attempt > 0
+                None, reason=say_unknown(read.misfits, 0), alternatives=misfits, conclusive=attempt > 0
             )
         best, level = None, np.inf
         for name in read.rivals[:MOST_RIVALS]:

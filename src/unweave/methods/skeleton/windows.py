@@ -149,7 +149,7 @@ def measure_window(
             at = place.point[None]
             accuracy = float(np.max(answer_accuracy(skeleton, at, precision.noise, precision.unit)))
             accuracy += precision.unit * float(np.max(np.abs(skeleton(at))))
-            window = _climb_down(meter, place, accuracy, num_across, bent)
+            window = climb_down(meter, place, accuracy, num_across, bent)
             if window is not None:
                 return window
         radius *= widen
@@ -158,7 +158,7 @@ def measure_window(
     return None
 
 
-def _climb_down(
+def climb_down(
     meter: Meter, place: Place, accuracy: float, num_across: int, bent_from: float
 ) -> Window | None:
     """Ladders from where the window may end, wider or narrower ones where it does not; then points across it."""

@@ -5,7 +5,8 @@ A unit ``c phi(s u)``, s = +-1, a the slope of phi's leak, is ``c (1 - a)/2 (|u|
 part of the answers that is linear in the second layer reads ``lambda/2 sum_l s_l o_l z_l``: two linear solves tell the
 sides of both layers and the leak. In a bounded domain units that never change side there add an affine rest: it is
 written as units that are always active in the domain, as few as its rank. The rest absorbs sides: every choice is then
-the same function in the domain.
+the same function in the domain. Where the domain has no end such a rest is one unit of the second layer that was not met,
+being on nearly everywhere.
 """
 
 from __future__ import annotations
@@ -86,12 +87,18 @@ def assemble(
         size = np.max(np.abs(y), axis=0).max()
         reach = np.sqrt(np.mean(features**2, axis=0)) + 1e-300
         rows, loads = low_rank(r * reach, 1e-7 * size)
+        if not bounded:  # the strongest only: what else is left over is rounding and units that were not met
+            rows, loads = rows[:1], loads[:, :1]
         rows = rows / reach
-        if len(rows):
+        if len(rows) and not bounded:  # its bias shows where it is off, if it is anywhere
+            turn = np.where(np.sum(np.sign(features @ rows.T), axis=0) < 0, -1.0, 1.0)
+            rows, loads, lift = turn[:, None] * rows, turn * loads, np.zeros(len(rows))
+        elif len(rows):
             lift = 1.5 * np.max(np.abs(features @ rows.T), axis=0) + 1.0
+        if len(rows):
             weights2, constants = np.vstack([weights2, rows]), np.append(constants, lift)
             columns = np.vstack([columns, loads.T])
-            num_top = len(rows)
+            num_top = len(rows) if bounded else 0
     hidden = leaky(features @ weights2.T + constants, leak)
     constant = np.median(y - hidden @ columns, axis=0)
     name = "relu" if leak == 0 else f"leaky_relu({leak!r})"
@@ -163,7 +170,7 @@ def orient_second(
     solution = robust_solve(design, target.reshape(n * k, 1), w)[:, 0]
     signs = np.where(solution[:m] < 0, -1.0, 1.0)
     plain = bool(np.mean(np.abs(np.abs(solution[:m]) / lam - 1) < SAME) > 0.9)
-    if (plain and not free) or not bounded:
+    if plain and not free:
         return signs, None, plain
     total = robust_solve(np.hstack([features, np.ones((n, 1))]), target, 1 / bars)[:-1].T
     # sides for which the rest is of least rank: as few always active units as may be

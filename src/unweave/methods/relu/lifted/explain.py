@@ -167,7 +167,12 @@ class Explained:
         return len(self.planes) > 0 and len(self.open_kinks()) <= 0.02 * len(self.sightings) + 1
 
     def is_deeper(self, unknown: int) -> bool:
-        """Whether so many kinks stay unexplained that two layers cannot be all; told where inputs are few."""
+        """Whether zero sets turn aside, or so many kinks stay unexplained that two layers cannot be all.
+
+        The latter is told where inputs are few.
+        """
+        if self.follower is not None and self.follower.met.tell_of_deeper_units:
+            return True
         told = self.is_bounded and not self.inquiry.coarse and self.inquiry.input_size <= FEW_INPUTS
         return told and not self.is_shallow and unknown > max(DEEPER * len(self.sightings), FEW_KINKS)
 
@@ -185,6 +190,8 @@ class Explained:
                 if self.follower is None:
                     self.follower = Follower(s, self.planes, *self.box, self.rng, self.say)
                 self.follower.follow(self.open_kinks())
+                if self.follower.met.tell_of_deeper_units:
+                    break
                 if self.inquiry.coarse:  # what is known better goes farther
                     self.follower.sharpen(self.open_kinks())
                     self.follower.failures.clear()

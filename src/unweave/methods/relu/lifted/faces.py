@@ -88,16 +88,18 @@ class Faces:
                 np.einsum("nd,nd->n", tried, traces.planes.normals[plane]) + traces.planes.offsets[plane]
             )
             far = away > 1e-9 * (1 + np.abs(traces.planes.offsets[plane]))
-            height = np.where(strange | far, np.inf, side * _value(traces, unit, tried))
+            height = np.where(strange | far, np.inf, side * value_at(traces, unit, tried))
             better = height < best
             x, best = np.where(better[:, None], tried, x), np.where(better, height, best)
         order = np.argsort(best.reshape(-1, HERD), axis=1)[:, :KEPT]
         rows = (order + np.arange(len(units))[:, None] * HERD).ravel()
-        signs = np.where(traces.planes.heights(x[rows]) > 0, 1.0, -1.0)
-        signs[np.arange(len(rows)), plane[rows]] = 0.0
-        return Faces(
-            np.append(self.plane, plane[rows]), np.vstack([self.x, x[rows]]), np.vstack([self.signs, signs])
-        )
+        return self.join(traces.planes, plane[rows], x[rows])
+
+    def join(self, planes: Planes, plane: np.ndarray, x: np.ndarray) -> Faces:
+        """With more points ``x`` of the numbered planes."""
+        signs = np.where(planes.heights(x) > 0, 1.0, -1.0)
+        signs[np.arange(len(x)), plane] = 0.0
+        return Faces(np.append(self.plane, plane), np.vstack([self.x, x]), np.vstack([self.signs, signs]))
 
     def meetings(
         self, traces: Traces, low: np.ndarray, high: np.ndarray, rng: np.random.Generator
@@ -124,7 +126,7 @@ class Faces:
         rows = np.arange(len(unit))
         for _ in range(45):
             middle = (a + b) / 2
-            value = _value(traces, unit, middle)
+            value = value_at(traces, unit, middle)
             a, b = np.where((value > 0)[:, None], middle, a), np.where((value > 0)[:, None], b, middle)
         x = (a + b) / 2
         signs = np.where(traces.planes.heights(x) > 0, 1.0, -1.0)
@@ -168,7 +170,7 @@ def _onto(planes: Planes, plane: np.ndarray, x: np.ndarray, low, high, num_passe
     return np.clip(x, low, high)
 
 
-def _value(traces: Traces, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
+def value_at(traces: Traces, unit: np.ndarray, x: np.ndarray) -> np.ndarray:
     heights = np.abs(traces.planes.heights(x))
     gamma = traces.gamma[unit]
     return (

@@ -14,9 +14,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from unweave.methods.relu.lifted.crossing import measure_crossings
+from unweave.methods.relu.lifted.depth import Meetings
 from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.fit_trace import Places, Prior, fit_trace
 from unweave.methods.relu.lifted.planes import Planes
+from unweave.methods.relu.lifted.reach import add_extremes, look_beyond
 from unweave.methods.relu.lifted.refine import choose_places, measure_places, offer_places
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.straight import find_straight, repeated
@@ -67,12 +69,13 @@ class Follower:
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
+        self.met = Meetings(exact=not self.sightings.inquiry.coarse)
         self.owned = np.zeros((0, 0), dtype=bool)
         self.taken = np.zeros(0, dtype=bool)
 
     def follow(self, kinks: np.ndarray, max_rounds: int = 40) -> None:
         """Follow the units of the numbered kinks until everything they meet is crossed."""
-        idle, deepened, crossed = 0, False, np.zeros(0, dtype=bool)
+        idle, fruitless, crossed = 0, False, np.zeros(0, dtype=bool)
         for turn in range(max_rounds):
             self.sightings.inquiry.meter.check_time()
             self.own(kinks)
@@ -100,6 +103,7 @@ class Follower:
                 if len(meetings)
                 else (np.zeros(0, dtype=bool), [])
             )
+            self.met.count(crossed)
             for unit, place in places:
                 self._keep(unit, place)
             for row in np.flatnonzero(~crossed):
@@ -109,20 +113,30 @@ class Follower:
                 f"  follow {turn}: {len(self.traces)} traces, {added} new, {crossed.sum()} of {len(meetings)} crossed, "
                 f"{self.owned.any(axis=1).sum()} of {len(kinks)} kinks"
             )
+            if self.met.tell_of_deeper_units:
+                break
             voted = 0
             if self.sightings.inquiry.coarse and not crossed.any():
                 voted = cross_by_votes(self.sightings, self.traces, kinks[~np.any(self.owned, axis=1)])
                 self.say(f"  {voted} weights by votes")
             self.drop_misread()
-            idle = 0 if crossed.any() or added or voted else idle + 1
+            gained = bool(crossed.any() or added or voted)
+            idle, fruitless = (0, False) if gained else (idle + 1, fruitless)
             if (not len(meetings) and not added and not voted) or idle >= QUIET:
-                if deepened:
+                if fruitless:
                     break
-                self.faces = self.faces.deepen(self.traces, self.low, self.high, self.rng)
-                idle, deepened = 0, True
+                self.faces = add_extremes(
+                    self.faces, self.traces, self.sightings.x[self.traces.seed], self.low, self.high, self.rng
+                )
+                idle, fruitless = 0, True
         self.own(kinks)
         self.refit()
         self.own(kinks)
+
+    def beyond(self) -> np.ndarray:
+        """Points beyond planes never met where units may have parts that no trace leads to."""
+        starts = self.sightings.x[self.traces.seed]
+        return look_beyond(self.faces, self.traces, starts, self.low, self.high)
 
     def extend(self, planes: Planes) -> None:
         """More planes, the first of which are the ones known before."""
@@ -157,9 +171,8 @@ class Follower:
         if self.trusting:
             return
         failed = {seed for (seed, _), count in self.failures.items() if count}
-        crossed = self.traces.known.sum(axis=1)
-        kept = [crossed[j] > 0 or int(seed) not in failed for j, seed in enumerate(self.traces.seed)]
-        self.traces = self.traces.take(np.array(kept, dtype=bool))
+        misread = [int(seed) in failed for seed in self.traces.seed]
+        self.traces = self.traces.take(self.traces.known.any(axis=1) | ~np.array(misread, dtype=bool))
         self.own(self.kinks)
 
     def sharpen(self, kinks: np.ndarray, most: int = 90) -> int:

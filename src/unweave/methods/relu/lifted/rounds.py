@@ -77,6 +77,10 @@ def _settle(search: Search, say) -> bool:
     for _ in range(MENDINGS if search.is_composed else 4):
         if search.network is None or search.wrong > 0.2:
             return False
+        if search.wrong == 0 and search.is_composed and not search.inquiry.coarse:
+            search.ask_beyond()
+            if search.wrong > 0:
+                return False
         fresh = search.ask_fresh(int(np.clip(search.network.num_parameters, 1500, 4000)))
         say(f"  wrong {search.wrong:.4f}, fresh {fresh:.4f}")
         if fresh == 0 and search.wrong == 0:

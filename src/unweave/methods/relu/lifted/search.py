@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.certificates.visible import measure_visible
 from unweave.core import clock
 from unweave.evidence.precision import Precision
@@ -42,9 +43,14 @@ class Search(Mended):
     """Of the answers, as it was measured before."""
 
     def ask_fresh(self, num_points: int) -> float:
-        """The share of fresh points that contradict the network."""
+        """The share of fresh points that contradict the network.
+
+        In a bounded domain as many again where a rare unit may be on: most of those missed are met there first.
+        """
         assert self.network is not None
         x = self.candidates(num_points)
+        if self.is_composed:
+            x = np.concatenate([x, find_rare_patterns(self.network, num_points, self.domain, None, self.rng)])
         with self.inquiry.meter.stage("fresh points"):
             y = self.inquiry.meter.ask(x)
         x = self.inquiry.meter.snap(x)
@@ -119,6 +125,17 @@ class Search(Mended):
                 self.mend()
             else:
                 self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
+
+    def ask_beyond(self) -> None:
+        """In a bounded domain, exact answers: ask beyond planes where a unit may have a part that no trace leads to."""
+        if self.follower is None or self.network is None or not self.is_bounded:
+            return
+        points = self.domain.nearest(self.follower.beyond())
+        if len(points):
+            with self.inquiry.meter.stage("rare units"):
+                self.inquiry.meter.ask(points)
+            self.wrong = float(np.mean(self._misses(self.network, *self._answers()) > BEYOND))
+            self.say(f"  {len(points)} points beyond planes: wrong {self.wrong:.5f}")
 
     def drop_flagged(self, information: Information, *, least: float = FLAGGED, max_tries: int = 12) -> bool:
         """Leave out units whose weights no answer determines, worst first, if the answers do not need them."""
