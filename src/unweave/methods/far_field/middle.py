@@ -112,7 +112,7 @@ def _fit(
     standard = Standard.of(x, y, common=noise > 0)
     u, v = standard.inputs(x), standard.outputs(y)
     bend, floor = bend_of(u, v), noise / float(np.min(standard.spread))
-    start = draw_start(layout, u, v, sight.rng, standard.rows(*known))
+    start = draw_start(layout, u, v, sight.rng, [standard.rows(*known)])
     fit = None
     for share in CLOSE:
         goal = max(share * bend, 1.5 * floor)

@@ -23,7 +23,7 @@ from unweave.solve.devices import fits_memory
 from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.overwide import Pool
-from unweave.students.student import Attempt, Miss, Recovered, Trial, resume_student, try_student
+from unweave.students.student import Attempt, Miss, Recovered, Rows, Trial, resume_student, try_student
 
 GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
 """Ratio of one size to the one before, from so many answers on: the dearer students are, the fewer."""
@@ -55,10 +55,6 @@ UNFINISHED = 5e-3
 """A student of a smaller residual whose time or steps ran out, or that wants more points, goes on at the next size,"""
 FASTER = 0.3
 """if it is the first time, or the residual has fallen to this fraction of the one before."""
-
-
-Rows = tuple[np.ndarray, np.ndarray]
-"""Weights and biases of a layer."""
 
 
 class Peeling:
@@ -147,24 +143,30 @@ class Peeling:
         if resumed and exhausted:
             return
         for depth, widths in self._plan.students(patterns, values, activation, LAST if exhausted else 1):
-            known = self._first or self._rows_of_fewer_layers(depth, widths[0])
+            known = self._known(depth, widths)
 
-            def begin(until: float, widths: tuple[int, ...] = widths, known: Rows | None = known) -> Trial:
+            def begin(until: float, widths: tuple[int, ...] = widths, known: list[Rows] = known) -> Trial:
                 more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": known}
                 return try_student(patterns, values, activation.name, widths, **more)
 
             yield depth, np.inf, begin
 
-    def _rows_of_fewer_layers(self, depth: int, width: int) -> Rows | None:
-        """Rows and biases of the first units of the closest student of one layer less, its strongest ones."""
-        fewer = [a for a in self._attempts if len(a.widths) == depth - 1]
-        if not fewer:
-            return None
-        student = min(fewer, key=lambda a: a.rms).student
-        outgoing = student.layout.block(student.parameters, 1)[:, :-1]
-        strongest = np.argsort(-np.linalg.norm(outgoing, axis=0))[:width]
+    def _known(self, depth: int, widths: tuple[int, ...]) -> list[Rows]:
+        """What a student begins with: a known first layer, and the strongest units of the layer above it of the closest
+        student of one layer less.
+        """
+        below = [] if self._first is None else [self._first]
+        fewer = [a for a in self._attempts if len(a.widths) == len(widths) - 1]
+        if depth == 1 or not fewer:
+            return below
+        student, first = min(fewer, key=lambda a: a.rms).student, len(below)
+        if student.layout.hidden[:first] != widths[:first]:  # narrowed
+            return below
         network = student.standard.undo(student.layout.network(student.parameters))
-        return network.weights[0][strongest], network.biases[0][strongest]
+        strength = np.linalg.norm(network.weights[first + 1], axis=0)
+        strongest = np.argsort(-strength)[: widths[first]]
+        known = [(network.weights[i], network.biases[i]) for i in range(first)]
+        return [*known, (network.weights[first][strongest], network.biases[first][strongest])]
 
     def _top(self, found: Recovered | None, reason: str) -> Top:
         """With what was tried since the last time."""
