@@ -131,18 +131,11 @@ class Peeling:
         self, patterns: np.ndarray, values: np.ndarray, exhausted: bool
     ) -> Iterator[tuple[int, float, Callable[[float], Trial]]]:
         """How many layers above each student has, its last residual if it goes on, and how to fit it until a time."""
-        activation, resumed = self._activation, False
-        for depth in sorted(self._unfinished):
-            while depth in self._unfinished:
-                earlier, resumed = self._unfinished.pop(depth), True
-
-                def go_on(until: float, earlier: Attempt = earlier) -> Trial:
-                    return resume_student(earlier, patterns, values, noise=self._noise, deadline=until)
-
-                yield depth, earlier.rms, go_on
-        if resumed and exhausted:
-            return
-        for depth, widths in self._plan.students(patterns, values, activation, LAST if exhausted else 1):
+        activation, rounds = self._activation, LAST if exhausted else 1
+        resumes = exhausted and self._unfinished
+        plan = () if resumes else self._plan.students(patterns, values, activation, rounds)
+        for depth, widths in plan:
+            yield from self._going_on(depth, patterns, values)  # after new ones of fewer layers
             known = self._known(depth, widths)
 
             def begin(until: float, widths: tuple[int, ...] = widths, known: list[Rows] = known) -> Trial:
@@ -150,6 +143,20 @@ class Peeling:
                 return try_student(patterns, values, activation.name, widths, **more)
 
             yield depth, np.inf, begin
+        for depth in sorted(self._unfinished) if resumes else ():
+            yield from self._going_on(depth, patterns, values)
+
+    def _going_on(
+        self, depth: int, patterns: np.ndarray, values: np.ndarray
+    ) -> Iterator[tuple[int, float, Callable[[float], Trial]]]:
+        """The unfinished student of this depth, as long as it may go on."""
+        while depth in self._unfinished:
+            earlier = self._unfinished.pop(depth)
+
+            def go_on(until: float, earlier: Attempt = earlier) -> Trial:
+                return resume_student(earlier, patterns, values, noise=self._noise, deadline=until)
+
+            yield depth, earlier.rms, go_on
 
     def _known(self, depth: int, widths: tuple[int, ...]) -> list[Rows]:
         """What a student begins with: a known first layer, and the strongest units of the layer above it of the closest
