@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unweave.solve.layout import Layout
@@ -16,11 +18,11 @@ def draw_start(
     x: np.ndarray,
     y: np.ndarray,
     rng: np.random.Generator,
-    first: np.ndarray | None = None,
+    first: Sequence[np.ndarray] = (),
 ) -> np.ndarray:
     """Parameters for a student in standard coordinates; only the output layer has looked at the answers.
 
-    ``first`` (units, inputs + 1) are the rows of its first layer, biases last, where these are known.
+    ``first`` (units, inputs + 1) are rows, biases last, of the first units of its first layers, where these are known.
     """
     theta = np.zeros(layout.num_parameters)
     features = x
@@ -31,8 +33,9 @@ def draw_start(
             rows, axis=1, keepdims=True
         )
         biases = BIAS * rng.standard_normal((width, 1))
-        if layer == 0 and first is not None:
-            rows, biases = first[:, :-1], first[:, -1:]
+        if layer < len(first):
+            known = first[layer]
+            rows[: len(known)], biases[: len(known)] = known[:, :-1], known[:, -1:]
         theta[layout.starts[layer] : layout.starts[layer + 1]] = np.hstack([rows, biases]).ravel()
         h = layout.activations[layer].value(features @ rows.T + biases.T, np)
         features = np.concatenate([h, features], axis=1) if layout.skips else h

@@ -102,6 +102,8 @@ class Recovered:
     undetermined: tuple[str, ...] = ()
 
 
+Rows = tuple[np.ndarray, np.ndarray]
+"""Weights and biases of a layer, or of its first units."""
 Trial = tuple[Recovered | None, Attempt]
 
 
@@ -115,11 +117,11 @@ def try_student(
     noise: float = 0.0,
     max_steps: int = 150,
     deadline: float = float("inf"),
-    known: tuple[np.ndarray, np.ndarray] | None = None,
+    known: Sequence[Rows] = (),
 ) -> Trial:
     """One random student of these widths; None unless it ends exact, or at the noise level.
 
-    ``known`` are weights and biases that its first layer starts from.
+    ``known`` are weights and biases that the first units of its first layers start from.
     """
     task = Task.of(x, y, activation, widths, noise=noise, max_steps=max_steps, deadline=deadline)
     return next(task.try_from([rng], known))
@@ -207,14 +209,12 @@ class Task:
             settings=settings,
         )
 
-    def try_from(
-        self, rngs: Sequence[np.random.Generator], known: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> Iterator[Trial]:
+    def try_from(self, rngs: Sequence[np.random.Generator], known: Sequence[Rows] = ()) -> Iterator[Trial]:
         """One student from each generator, in the order in which their first fits end; lazily.
 
-        ``known`` are weights and biases of the first layer, as far as they are known: students start there.
+        ``known`` are weights and biases of the first layers, as far as they are known: students start there.
         """
-        first = None if known is None else self.standard.rows(*known)
+        first = [self.standard.rows(*known[0]), *map(np.column_stack, known[1:])] if known else []
         yield from self.try_starts([draw_start(self.layout, self.u, self.v, rng, first) for rng in rngs])
 
     def try_starts(self, starts: Sequence[np.ndarray]) -> Iterator[Trial]:

@@ -12,7 +12,7 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.far_field import middle
-from unweave.methods.far_field.middle import fit_middle
+from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.sight import Sight
 from unweave.models.resolve import resolve
 
@@ -39,7 +39,7 @@ def look_at(network: Network, monkeypatch, rng: np.random.Generator) -> Sight:
 def test_a_steep_layer_on_more_units_than_inputs(monkeypatch):
     network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
     sight = look_at(network, monkeypatch, rng)
-    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    found = Middle(sight, ROWS, None).go_on(clock.now() + 60)
     assert found.network is not None, found.reason
     assert found.whole
     assert unweave.compare(network, found.network).max_relative_error < 1e-9
@@ -49,7 +49,7 @@ def test_a_steep_layer_on_more_units_than_inputs(monkeypatch):
 def test_as_many_units_on_top_as_below(monkeypatch):
     network, rng = steep_network((5, 12, 12, 2), 4, 2.0), np.random.default_rng(2)
     sight = look_at(network, monkeypatch, rng)
-    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    found = Middle(sight, ROWS, None).go_on(clock.now() + 60)
     assert found.network is not None, found.reason
     assert found.network.hidden == (12, 12)
     assert unweave.compare(network, found.network).max_relative_error < 1e-9
@@ -60,7 +60,19 @@ def test_the_budget_keeps_a_share_for_the_certificate(monkeypatch):
     network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
     sight = look_at(network, monkeypatch, rng)
     sight.meter.ledger.budget = middle.CERTIFICATE_SHARE + 10
-    found = fit_middle(sight, ROWS, None, clock.now() + 60)
+    found = Middle(sight, ROWS, None).go_on(clock.now() + 60)
     assert found.network is None
     assert "budget" in found.reason
     assert sight.meter.ledger.total == 0
+
+
+def test_a_second_go_takes_wider_students_and_asks_for_what_is_missing_only(monkeypatch):
+    network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
+    sight = look_at(network, monkeypatch, rng)
+    monkeypatch.setattr(middle, "STEPS", 1)  # no student ends
+    search = Middle(sight, ROWS, None)
+    first = search.go_on(clock.now() + 60, num_students=1)
+    second = search.go_on(clock.now() + 60, num_students=1)
+    widths = [top.attempts[0][1][1] for top in (first, second)]
+    assert widths[0] < widths[1]
+    assert sight.meter.ledger.total == second.num_vertices

@@ -111,3 +111,29 @@ def test_a_search_goes_on_where_its_time_ran_out():
     second = peeling.go_on(clock.now() + 60)
     assert second.network is not None, second.reason
     assert unweave.compare(top, second.network).max_relative_error < 1e-9
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_students_begin_with_rows_of_the_closest_one_of_a_layer_less(monkeypatch, inside):
+    begin, seen = peel.try_student, []
+
+    def watched(*arguments, **options):
+        _, attempt = begin(*arguments, **options)
+        seen.append((attempt, options["known"]))
+        return None, attempt
+
+    monkeypatch.setattr(peel, "try_student", watched)
+    truth = random_network((6, 5, 4, 3, 1), "tanh", seed=3)
+    rng = np.random.default_rng(1)
+    first = (truth.weights[0], truth.biases[0]) if inside else None
+    pool = pool_of(truth, 300, rng, vertices=not inside)
+    peeling = Peeling(
+        pool, act.get("tanh"), hidden=None, max_depth=3, noise=0.0, rng=rng, first=first, max_vertices=400
+    )
+    peeling.go_on(clock.now() + 1)
+    layer = 1 if inside else 0
+    one = next(a.student for a, _ in seen if len(a.widths) == 1 + layer)
+    rows = one.standard.undo(one.layout.network(one.parameters)).weights[layer]
+    two, known = next((a, k) for a, k in seen if len(a.widths) == 2 + layer and len(k) > layer)
+    assert len(known[layer][0]) == min(len(rows), two.widths[layer])
+    assert all(np.any(np.all(np.isclose(rows, row), axis=1)) for row in known[layer][0])

@@ -38,7 +38,7 @@ from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, say_unknown, see_activation
 from unweave.methods.far_field.inside import fit_inside
-from unweave.methods.far_field.middle import fit_middle
+from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
 from unweave.methods.far_field.peel import MOST_VERTICES, Peeling
@@ -65,14 +65,15 @@ SMALL = 60
 """Units up to which fits by exact steps come first."""
 NEARLY = 1e-3
 """Residual of a student around known rows that no method without them would improve on."""
-VERTICES, PEELING, MIDDLE_SHARE = 20.0, 15.0, 0.85
+VERTICES, PEELING, MIDDLE_SHARE = 20.0, 25.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
-share of the time left that this may take."""
+share of the time left that this may take where there are too many units for anything else."""
 MANY = 64
 """First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear."""
 CROWDED, GLANCE = 20, 8.0
 """First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
-several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks."""
+several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks.
+With fewer units several layers have these seconds first."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -307,11 +308,6 @@ class _Run:
         """Several layers on top, or a steep one, in turn; ``first``: on far vertices one layer ended with ``top``."""
         hidden, tried = self.problem.hidden, top.attempts
         two = hidden is not None and len(hidden) == 2
-        if self._crowded(layer) and (hidden is None or two):
-            top = fit_middle(self.sight, layer, hidden, self.deadline, num_students=1)
-            tried += top.attempts
-            if top.network is not None:
-                return replace(top, attempts=tried)
         peeling = Peeling(
             pool,
             self.sight.activation,
@@ -321,19 +317,22 @@ class _Run:
             rng=self.sight.rng,
             shallow=not first,
         )
-        # three layers and more are found soon, or not soon
-        for until in (clock.now() + PEELING, self.deadline):
-            if not (first and two):
-                top = peeling.go_on(min(until, self.deadline))
+        middle = Middle(self.sight, layer, hidden)
+        # three layers and more are found soon, or not soon, and so is a steep second layer
+        small, crowded = len(layer.rows) <= SMALL, self._crowded(layer)
+        rounds = [(0.0 if crowded else GLANCE, 1, 1.0), (PEELING, None, 0.5), (np.inf, 0, 0.0)]
+        for seconds, num_students, share in rounds if small else [(PEELING, None, MIDDLE_SHARE), rounds[-1]]:
+            if seconds and not (first and two):
+                top = peeling.go_on(min(clock.now() + seconds, self.deadline))
                 tried += top.attempts
             self._few_vertices = not pool.can_grow and not self.sight.coarse
-            served = (hidden is None or two) and not self._few_vertices
             left = self.deadline - clock.now()
-            if top.network is not None or left <= 0 or until >= self.deadline or not served:
+            if top.network is not None or left <= 0 or self._few_vertices:
                 break
-            top = fit_middle(self.sight, layer, hidden, clock.now() + MIDDLE_SHARE * left)
-            tried += top.attempts
-            if top.network is not None or two:
+            if num_students != 0 and (hidden is None or two):
+                top = middle.go_on(clock.now() + (1.0 if two else share) * left, num_students)
+                tried += top.attempts
+            if top.network is not None:
                 break
         return replace(top, attempts=tried)
 

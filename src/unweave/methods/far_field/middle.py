@@ -51,43 +51,50 @@ CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
 
-def fit_middle(
-    sight: Sight,
-    layer: FirstLayer,
-    hidden: tuple[int, ...] | None,
-    deadline: float,
-    num_students: int | None = None,
-) -> Top:
-    """The whole network of two hidden layers, or the reason why there is none; ``hidden`` are its widths when given.
-
-    ``num_students``: so many widths at most.
+class Middle:
+    """The search for the whole network of two hidden layers, in as many goes as it is given time for; ``hidden`` are
+    its widths when given.
     """
-    meter, size = sight.meter, sight.meter.input_size
-    rows, biases = place_units(sight, layer)
-    typical = float(np.median(np.linalg.norm(rows, axis=1)))
-    x, y = np.zeros((0, size)), np.zeros((0, meter.output_size))
-    attempts, best, reason = [], np.inf, ""
-    for width in islice(_widths(len(rows), hidden), num_students):
-        layout = Layout.uniform((size, len(rows), width, meter.output_size), sight.activation)
-        wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
-        too_dear = wanted - len(x) > meter.ledger.left - CERTIFICATE_SHARE
-        if too_dear or not fits_memory(wanted, layout.num_parameters):
-            reason = "wider students exceed the budget or the memory"
-            break
-        more = sight.rng.standard_normal((max(wanted - len(x), 0), size))
-        more = meter.snap(DISTANCE / typical * more)
-        with meter.stage("points at a middle distance"):
-            x, y = np.concatenate([x, more]), np.concatenate([y, meter.ask(more)])
-        network, rms, end = _fit(sight, layout, x[:wanted], y[:wanted], (rows, biases), deadline)
-        best = min(best, rms)
-        attempts.append((sight.activation.name, layout.hidden, wanted, rms, end))
-        if network is not None:
-            return Top(network, rms, len(x), attempts=tuple(attempts), whole=True)
-        if clock.now() > deadline:
-            reason = "the time limit was reached while fitting the second layer"
-            break
-    reason = reason or f"no second layer fits {len(x):,} points at a middle distance"
-    return Top(None, best, len(x), reason, tuple(attempts))
+
+    def __init__(self, sight: Sight, layer: FirstLayer, hidden: tuple[int, ...] | None):
+        self._sight, self._layer, self._hidden = sight, layer, hidden
+        self._x, self._y = np.zeros((0, sight.meter.input_size)), np.zeros((0, sight.meter.output_size))
+        self._known: tuple[np.ndarray, np.ndarray] | None = None
+        self._widths: Iterator[int] = iter(())
+        self._best = np.inf
+
+    def go_on(self, deadline: float, num_students: int | None = None) -> Top:
+        """The network, or the reason why there is none yet; ``num_students``: so many widths at most."""
+        sight, meter = self._sight, self._sight.meter
+        if self._known is None:
+            self._known = place_units(sight, self._layer)
+            self._widths = _widths(len(self._known[0]), self._hidden)
+        rows = self._known[0]
+        typical = float(np.median(np.linalg.norm(rows, axis=1)))
+        attempts, reason = [], ""
+        for width in islice(self._widths, num_students):
+            layout = Layout.uniform((meter.input_size, len(rows), width, meter.output_size), sight.activation)
+            wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
+            missing = max(wanted - len(self._x), 0)
+            too_dear = missing > meter.ledger.left - CERTIFICATE_SHARE
+            if too_dear or not fits_memory(wanted, layout.num_parameters):
+                reason = "wider students exceed the budget or the memory"
+                break
+            more = sight.rng.standard_normal((missing, meter.input_size))
+            more = meter.snap(DISTANCE / typical * more)
+            with meter.stage("points at a middle distance"):
+                self._x, self._y = np.concatenate([self._x, more]), np.concatenate([self._y, meter.ask(more)])
+            x, y = self._x[:wanted], self._y[:wanted]
+            network, rms, end = _fit(sight, layout, x, y, self._known, deadline)
+            self._best = min(self._best, rms)
+            attempts.append((sight.activation.name, layout.hidden, wanted, rms, end))
+            if network is not None:
+                return Top(network, rms, len(self._x), attempts=tuple(attempts), whole=True)
+            if clock.now() > deadline:
+                reason = "the time limit was reached while fitting the second layer"
+                break
+        reason = reason or f"no second layer fits {len(self._x):,} points at a middle distance"
+        return Top(None, self._best, len(self._x), reason, tuple(attempts))
 
 
 def _fit(
@@ -105,7 +112,7 @@ def _fit(
     standard = Standard.of(x, y, common=noise > 0)
     u, v = standard.inputs(x), standard.outputs(y)
     bend, floor = bend_of(u, v), noise / float(np.min(standard.spread))
-    start = draw_start(layout, u, v, sight.rng, standard.rows(*known))
+    start = draw_start(layout, u, v, sight.rng, [standard.rows(*known)])
     fit = None
     for share in CLOSE:
         goal = max(share * bend, 1.5 * floor)

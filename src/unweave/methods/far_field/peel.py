@@ -23,10 +23,10 @@ from unweave.solve.devices import fits_memory
 from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.overwide import Pool
-from unweave.students.student import Attempt, Miss, Recovered, Trial, resume_student, try_student
+from unweave.students.student import Attempt, Miss, Recovered, Rows, Trial, resume_student, try_student
 
-GROWTH, LARGE, LARGE_GROWTH = 1.17, 1500, 1.25
-"""Ratio of one size to the one before, and from so many answers on."""
+GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
+"""Ratio of one size to the one before, from so many answers on: the dearer students are, the fewer."""
 MOST_VERTICES = 60_000
 SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
@@ -76,7 +76,7 @@ class Peeling:
         noise: float,
         rng: np.random.Generator,
         shallow: bool = True,
-        first: tuple[np.ndarray, np.ndarray] | None = None,
+        first: Rows | None = None,
         max_vertices: int = MOST_VERTICES,
     ):
         self._pool, self._activation, self._noise, self._rng = pool, activation, noise, rng
@@ -120,7 +120,7 @@ class Peeling:
         elif exhausted and not self._unfinished:
             where = "far vertices" if self._first is None else "points"
             self._reason = f"no layers above the first fit {len(patterns):,} {where}"
-        growth = LARGE_GROWTH if values.size > LARGE else GROWTH
+        growth = next(g for size, g in reversed(GROWTHS.items()) if values.size >= size)
         self._num_vertices = min(int(np.ceil(growth * self._num_vertices)), self._max_vertices)
         return None
 
@@ -131,24 +131,49 @@ class Peeling:
         self, patterns: np.ndarray, values: np.ndarray, exhausted: bool
     ) -> Iterator[tuple[int, float, Callable[[float], Trial]]]:
         """How many layers above each student has, its last residual if it goes on, and how to fit it until a time."""
-        activation, resumed = self._activation, False
-        for depth in sorted(self._unfinished):
-            while depth in self._unfinished:
-                earlier, resumed = self._unfinished.pop(depth), True
+        activation, rounds = self._activation, LAST if exhausted else 1
+        resumes = exhausted and self._unfinished
+        plan = () if resumes else self._plan.students(patterns, values, activation, rounds)
+        for depth, widths in plan:
+            yield from self._going_on(depth, patterns, values)  # after new ones of fewer layers
+            known = self._known(depth, widths)
 
-                def go_on(until: float, earlier: Attempt = earlier) -> Trial:
-                    return resume_student(earlier, patterns, values, noise=self._noise, deadline=until)
-
-                yield depth, earlier.rms, go_on
-        if resumed and exhausted:
-            return
-        for depth, widths in self._plan.students(patterns, values, activation, LAST if exhausted else 1):
-
-            def begin(until: float, widths: tuple[int, ...] = widths) -> Trial:
-                more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": self._first}
+            def begin(until: float, widths: tuple[int, ...] = widths, known: list[Rows] = known) -> Trial:
+                more = {"rng": self._rng, "noise": self._noise, "deadline": until, "known": known}
                 return try_student(patterns, values, activation.name, widths, **more)
 
             yield depth, np.inf, begin
+        for depth in sorted(self._unfinished) if resumes else ():
+            yield from self._going_on(depth, patterns, values)
+
+    def _going_on(
+        self, depth: int, patterns: np.ndarray, values: np.ndarray
+    ) -> Iterator[tuple[int, float, Callable[[float], Trial]]]:
+        """The unfinished student of this depth, as long as it may go on."""
+        while depth in self._unfinished:
+            earlier = self._unfinished.pop(depth)
+
+            def go_on(until: float, earlier: Attempt = earlier) -> Trial:
+                return resume_student(earlier, patterns, values, noise=self._noise, deadline=until)
+
+            yield depth, earlier.rms, go_on
+
+    def _known(self, depth: int, widths: tuple[int, ...]) -> list[Rows]:
+        """What a student begins with: a known first layer, and the strongest units of the layer above it of the closest
+        student of one layer less.
+        """
+        below = [] if self._first is None else [self._first]
+        fewer = [a for a in self._attempts if len(a.widths) == len(widths) - 1]
+        if depth == 1 or not fewer:
+            return below
+        student, first = min(fewer, key=lambda a: a.rms).student, len(below)
+        if student.layout.hidden[:first] != widths[:first]:  # narrowed
+            return below
+        network = student.standard.undo(student.layout.network(student.parameters))
+        strength = np.linalg.norm(network.weights[first + 1], axis=0)
+        strongest = np.argsort(-strength)[: widths[first]]
+        known = [(network.weights[i], network.biases[i]) for i in range(first)]
+        return [*known, (network.weights[first][strongest], network.biases[first][strongest])]
 
     def _top(self, found: Recovered | None, reason: str) -> Top:
         """With what was tried since the last time."""

@@ -103,7 +103,7 @@ def fit_along(
     layout = task.moving(layout)
     scalars = fit_scalars(task.x[:few], task.y[:few], rows, activation.name, deadline)
     known = task.standard.rows(scalars.slopes[:, None] * rows, scalars.shifts)
-    start = draw_start(layout, task.u, task.v, rng, known)
+    start = draw_start(layout, task.u, task.v, rng, [known])
     fit = task.finish(layout, task.approach(layout, start), accept, rough=True)
     attempt = (activation.name, layout.hidden, len(task.u), float(fit.rms), str(fit.end))
     if fit.rms > accept:
@@ -160,11 +160,8 @@ class Task:
 
         Units of little effect may go with the surplus ones: then it first converges further.
         """
-        start, fit = draw_start(layout, self.u, self.v, rng), None
-        if known is not None:
-            rows = layout.block(start, 0).copy()
-            rows[: known.hidden[0]] = self.standard.rows(known.weights[0], known.biases[0])
-            start = draw_start(layout, self.u, self.v, rng, rows)
+        rows = [] if known is None else [self.standard.rows(known.weights[0], known.biases[0])]
+        start, fit = draw_start(layout, self.u, self.v, rng, rows), None
         for share in CLOSE:
             goal = self.goal(share)
             settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)

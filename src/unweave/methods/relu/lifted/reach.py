@@ -23,7 +23,12 @@ PULL = 1e-3
 
 
 def add_extremes(
-    faces: Faces, traces: Traces, starts: np.ndarray, low: np.ndarray, high: np.ndarray, rng: np.random.Generator
+    faces: Faces,
+    traces: Traces,
+    starts: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    rng: np.random.Generator,
 ) -> Faces:
     """With points of planes where units get highest and lowest that keep one sign on all points before.
 
