@@ -183,12 +183,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, help="networks a cell")
     parser.add_argument("--first-seed", type=int, default=3000)
     parser.add_argument("--time-limit", type=float, help="wall-clock seconds a network")
-    parser.add_argument("--only", help="cells whose name contains this")
+    parser.add_argument("--only", help="the cell of this name, or cells whose name contains it")
     parser.add_argument("--each", action="store_true", help="print every network as well")
     options = parser.parse_args()
-    for cell in CELLS:
-        if (options.quick and not cell.quick) or (options.only and options.only not in str(cell)):
-            continue
+    cells = [cell for cell in CELLS if options.only == str(cell)] or [
+        cell for cell in CELLS if (options.only or "") in str(cell) and (cell.quick or not options.quick)
+    ]
+    for cell in cells:
         count = options.count or (1 if options.quick else cell.count)
         seeds = range(options.first_seed, options.first_seed + count)
         records = []

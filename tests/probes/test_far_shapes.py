@@ -83,3 +83,8 @@ def test_known_units_do_not_jump(activation):
     meter = Meter(resolve(random_network((5, 20, 10, 1), activation, 0), input_size=5))
     rng = np.random.default_rng(0)
     assert not shows_jump(meter, measure_precision(meter, rng), rng)
+
+
+def test_units_that_jump_are_the_reason_where_relu_methods_find_nothing():
+    model = network_of(lambda z: np.where(z > 0.1, z, -0.7), sizes=(3, 4, 1))
+    assert "the answers jump" in unweave.identify(model, input_size=3, surrogate=False).reason

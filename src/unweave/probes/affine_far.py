@@ -1,8 +1,8 @@
 """A far field that is one affine function, where the answers near by are none.
 
-Units of which one side is steeper than the other bend the far field along their planes. Where it does not bend, though
-the answers do near by, both sides of the units have one slope (tanhshrink, hardshrink), or a linear term passes by units
-that level off. Two questions opposite to those of the growth tell most networks from these.
+Units of which one side is steeper than the other bend the far field along their planes. Where it does not bend,
+though the answers do near by, both sides of the units have one slope (tanhshrink, hardshrink), or a linear term passes
+by units that level off. Two questions opposite to those of the growth tell most networks from these.
 """
 
 from __future__ import annotations

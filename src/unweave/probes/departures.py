@@ -1,10 +1,11 @@
 """How the answers depart from straight lines far out, where networks of the activations tried do not.
 
-Along a ray each of these activations becomes straight exponentially fast: far out the answers are affine in the distance
-to rounding. Three answers along every ray of the growth tell whether they are. Only where none is straight more are
-asked, each ray at five radii. A departure that is the same power of the distance on all rays, or one that is there
-however far out and follows no power, belongs to other units, or to no network. Known units do neither: their windows are
-met by few rays, and rows so short that they still bend far out bend like a square there and are straight farther out.
+Along a ray each of these activations becomes straight exponentially fast: far out the answers are affine in the
+distance to rounding. Three answers along every ray of the growth tell whether they are. Only where none is straight
+more are asked, each ray at five radii. A departure that is the same power of the distance on all rays, or one that is
+there however far out and follows no power, belongs to other units, or to no network. Known units do neither: their
+windows are met by few rays, and rows so short that they still bend far out bend like a square there and are straight
+farther out.
 
 Softsign alone departs like one over the distance. Its units have a crease, where the second derivative jumps, which
 arctan and its like do not have.
@@ -42,7 +43,8 @@ STEEPEST = 1.2
 
 SHRINKING = (
     "far out the answers approach {} like the power {:.2g} of the distance, as those of units such as arctan, "
-    "x / sqrt(1 + x^2) or squareplus do; those of the activations tried do so exponentially: name another with activation="
+    "x / sqrt(1 + x^2) or squareplus do; those of the activations tried do so exponentially (squareplus and softsign "
+    "may be named with activation=)"
 )
 SMOOTHLY = (
     "the answers level off like one over the distance and have no crease: units such as arctan; of the activations "
@@ -115,7 +117,7 @@ def _say_shrinking(
 
 
 def _explodes(meter: Meter, precision: Precision, rng: np.random.Generator) -> bool:
-    """Whether answers that overflow far out are near by of an exponential's size; not those of an exponential output."""
+    """Whether answers that overflow far out grow exponentially near by, and not behind an exponential output."""
     rays = rng.standard_normal((NUM_RAYS, meter.input_size))
     rays /= np.linalg.norm(rays, axis=1, keepdims=True)
     answers, radius = [np.zeros((NUM_RAYS, meter.output_size))], 1.0

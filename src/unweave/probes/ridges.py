@@ -18,7 +18,7 @@ AWAY = 4.0
 WIDER = 8.0
 """What becomes so many times as wide is no ridge; the first width is that of the place that was looked at at most."""
 CLEAR, GONE = 1e-3, 0.3
-"""Share of the answers' scale that a ridge rises to, and of its height that is left beside it, or may be lost far out."""
+"""Share of the answers' scale that a ridge rises to, and of its height that is left beside it, or of it far out."""
 
 
 def shows_ridge(meter: Meter, level: np.ndarray, scale: float, rng: np.random.Generator) -> bool:

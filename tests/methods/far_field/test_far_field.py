@@ -111,8 +111,9 @@ def test_an_unknown_saturating_activation_is_not_passed_off_as_tanh():
         z = x @ truth.weights[0].T + truth.biases[0]
         return np.tanh(z + 0.3 * np.tanh(z) ** 3) @ truth.weights[1].T
 
-    found = unweave.identify(softsign_cubed, input_size=6, method="far-field")
+    found = unweave.identify(softsign_cubed, input_size=6, surrogate=False)
     assert not found.identified
+    assert "one hidden layer whose activation is none of tanh, erf" in found.reason
 
 
 def test_nearly_parallel_rows_do_not_double_the_price():

@@ -235,3 +235,16 @@ def test_two_layers_in_single_precision():
     assert found.identified, found.reason
     assert found.method == "skeleton"
     assert unweave.compare(read_module(model), found.network).max_relative_error < 2e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "steepness", "shift"),
+    [("gelu", 100, 0.9), ("gelu_tanh", 100, -0.9), ("hardswish", 20, 0.3), ("elu", 50, 0.7)],
+)
+def test_profiles_at_the_edge_of_their_window(name, steepness, shift):
+    """A large bias moves the bend away from the middle of the window, by many of its own widths where it is steep."""
+    rungs, q = 0.35 ** np.arange(-1, 9.0), np.linspace(-1, 1, 30)
+    t = np.concatenate([rungs, -rungs, np.sign(q) * np.abs(q) ** 1.5])
+    bend = act.get(name)(steepness * (t - shift)) / steepness
+    answers = bend[:, None] * [1.0, -0.4] + t[:, None] * [0.3, 1.0] + 2
+    assert fit_profile(name, t, answers, 1.0).misfit < 1e-9

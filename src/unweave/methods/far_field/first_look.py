@@ -77,6 +77,6 @@ def say_unknown(sight: Sight, circle: Circle, crossings: list[Crossing], candida
     if left < UNKNOWN:
         return ""
     return (
-        f"one hidden layer whose activation is none of {', '.join(candidates)}: across a unit's plane the answers differ "
-        f"from the nearest by {left:.0e} of their change; name another with activation="
+        f"one hidden layer whose activation is none of {', '.join(candidates)}: across a unit's plane the answers "
+        f"differ from the nearest by {left:.0e} of their change; name another with activation="
     )

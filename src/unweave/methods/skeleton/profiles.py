@@ -45,10 +45,10 @@ def fit_profile(name: str, t: np.ndarray, answers: np.ndarray, half: float) -> P
     held().check()
     given = _Answers(t / half, answers)
     smooth = act.get(name).smooth
-    # the asymptotes meet at the window's middle, which for elu(alpha) is at the argument -alpha
+    # the asymptotes meet where the argument is 0, or -alpha for elu(alpha)
     meetings = np.array([0.5, 1.0, SELU_ALPHA] if name == "elu" else [-act.get(name).limits[0]])
     grid = np.repeat(np.geomspace(1.0, STEEPEST, 16 if smooth else 48), len(meetings))
-    shifts = np.tile(meetings, len(grid) // len(meetings)) / grid
+    shifts = _meeting(given.u, answers) + np.tile(meetings, len(grid) // len(meetings)) / grid
     order = np.argsort(_grid_costs(name, given, grid, shifts))[: 2 if smooth else 6]
     fits = [_descend(_Fit(name, given, float(grid[i]), float(shifts[i]))) for i in order]
     best = min(fits, key=lambda fit: fit.cost)
@@ -66,6 +66,16 @@ def name_elu(alpha: float, error: float = 2e-3) -> str:
         if abs(round(alpha, digits) - alpha) <= error:
             return act.get(f"elu({round(alpha, digits)!r})").name
     return f"elu({float(alpha)!r})"
+
+
+def _meeting(u: np.ndarray, answers: np.ndarray) -> float:
+    """Where the lines through the two outermost answers on either side of a window meet; inside it."""
+    order = np.argsort(u)
+    left, right = order[:2], order[-2:]
+    slopes = [(answers[i] - answers[j]) / (u[i] - u[j]) for i, j in (left, right)]
+    bend = slopes[1] - slopes[0]
+    gap = answers[left[0]] - u[left[0]] * slopes[0] - (answers[right[0]] - u[right[0]] * slopes[1])
+    return float(np.clip(gap @ bend / max(float(bend @ bend), 1e-300), -1, 1))
 
 
 class _Answers:
