@@ -33,7 +33,7 @@ REGISTRY = (
     Entry("linear", "linear:Linear", Evidence.QUERIES),
     Entry("relu-lines", "relu.lines:ReluLines", Evidence.QUERIES),
     Entry("relu-lifted", "relu.lifted.method:ReluLifted", Evidence.QUERIES),
-    Entry("relu-layers", "relu.deep.method:ReluDeep", Evidence.QUERIES),
+    Entry("relu-layers", "relu.any_depth:ReluDeep", Evidence.QUERIES),
     Entry("clamped", "relu.clamped:Clamped", Evidence.QUERIES),
     Entry("far-field", "far_field.method:FarField", Evidence.QUERIES),
     Entry("skeleton", "skeleton.method:Skeleton", Evidence.QUERIES),

@@ -8,10 +8,10 @@ import numpy as np
 
 from methods.relu.test_deep import first_layers, he_network, open_pool
 from methods.relu.test_deep_last import always_on, asked_pool, shifted
+from unweave.methods.relu.any_depth import name_sums
 from unweave.methods.relu.deep.borders import ask_borders
 from unweave.methods.relu.deep.extremes import novel_points, spread_points
 from unweave.methods.relu.deep.known import Known
-from unweave.methods.relu.deep.method import name_sums
 from unweave.methods.relu.deep.sharpen import sharpen_layers
 from unweave.methods.relu.deep.top import fit_top
 

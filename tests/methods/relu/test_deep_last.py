@@ -6,12 +6,12 @@ import numpy as np
 
 from methods.relu.test_deep import first_layers, he_network, open_pool, rows_of
 from unweave.core.network import Network
+from unweave.methods.relu.any_depth import drop_idle_units
 from unweave.methods.relu.deep.candidates import refit, supporters
 from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import orient_last
-from unweave.methods.relu.deep.method import drop_idle_units
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.sharpen import cover_weights

@@ -19,8 +19,8 @@ from unweave.evidence.far_view import FarView
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Finding, Problem
+from unweave.methods.relu.any_depth import describe
 from unweave.methods.relu.deep.engine import recover
-from unweave.methods.relu.deep.method import describe
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.layers import ReluLayers
 from unweave.methods.relu.lifted.assemble import assemble

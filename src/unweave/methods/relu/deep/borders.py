@@ -85,7 +85,9 @@ def _read_weights(
 def _begin(pool: Pool, known: Known, layer: int, unit: int) -> np.ndarray:
     """Points on the border of a unit, from those asked that are nearest to it and from random ones."""
     asked = pool.inquiry.meter.transcript()[0]
-    near = np.abs(known.first(layer + 1).arguments(asked)[layer][:, unit]) / (1e-3 + np.linalg.norm(asked, axis=1))
+    near = np.abs(known.first(layer + 1).arguments(asked)[layer][:, unit]) / (
+        1e-3 + np.linalg.norm(asked, axis=1)
+    )
     asked = asked[np.argsort(near)[: NEAREST * NUM_STARTS]]
     z, g = (part[layer][:, unit] for part in known.first(layer + 1).gradients(asked))
     near = np.abs(z) / np.maximum(np.linalg.norm(g, axis=1), 1e-300) / (1e-3 + np.linalg.norm(asked, axis=1))

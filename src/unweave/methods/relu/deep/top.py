@@ -63,7 +63,11 @@ def features_below(pool: Pool, below: Known, x: np.ndarray) -> np.ndarray:
     """Features of layers at all points asked; of layers that are looked at again only those at new points are made."""
     old = pool.features
     layers = (*below.weights, *below.biases)
-    if old is None or len(old[0]) != len(layers) or any(a is not b for a, b in zip(old[0], layers, strict=True)):
+    if (
+        old is None
+        or len(old[0]) != len(layers)
+        or any(a is not b for a, b in zip(old[0], layers, strict=True))
+    ):
         pool.features = layers, x, below.features(x)
     elif len(old[1]) > len(x) or not np.array_equal(old[1], x[: len(old[1])]):
         pool.features = layers, x, below.features(x)

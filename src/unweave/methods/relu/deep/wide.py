@@ -164,9 +164,7 @@ def _complete(
             failed[key] = failed.get(key, 0) + 1
         if trace.crossed:
             old = units[number]
-            units[number] = replace(
-                _candidate(trace, old.members), shown=old.shown, oriented=old.oriented
-            )
+            units[number] = replace(_candidate(trace, old.members), shown=old.shown, oriented=old.oriented)
 
 
 def _key(unit: Candidate, entry: int) -> tuple[float, ...]:

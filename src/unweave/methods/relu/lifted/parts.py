@@ -65,7 +65,8 @@ def _join(t: Traces, one: int, two: int, sign: float, faces: Faces, x: np.ndarra
     if np.any(apart > FITS * max(float(np.max(np.abs(t.beta[one]))), 1e-300)):
         return None
     t = replace(
-        t, **{name: getattr(t, name).copy() for name in ("gamma", "beta", "known", "covariance", "beta_error")}
+        t,
+        **{name: getattr(t, name).copy() for name in ("gamma", "beta", "known", "covariance", "beta_error")},
     )
     share_weights(t, one, two, sign)
     between = np.flatnonzero(~t.known[one] & (t.sides[one] != t.sides[two]))

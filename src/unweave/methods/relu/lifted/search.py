@@ -44,7 +44,6 @@ FAR_AND_WIDE = 2000
 """Points of the domain, and of its edge, at which a unit put together from parts must not change sign anew."""
 
 
-
 @dataclass
 class Search(Mended):
     """What is known so far."""
@@ -185,7 +184,9 @@ class Search(Mended):
         x, y, bars = self._answers()
         traces, before = follower.traces, (self.point, self.assembly, self.network, self.wrong)
         d = self.inquiry.input_size
-        where = np.concatenate([self.domain.sample(FAR_AND_WIDE, d, self.rng), self.domain.edge(FAR_AND_WIDE, d, self.rng)])
+        where = np.concatenate(
+            [self.domain.sample(FAR_AND_WIDE, d, self.rng), self.domain.edge(FAR_AND_WIDE, d, self.rng)]
+        )
         joined, which = put_together(traces, follower.faces, np.concatenate([x, where]))
         if not which:
             return

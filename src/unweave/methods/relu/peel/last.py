@@ -1,7 +1,7 @@
 """The last hidden layer and the outputs over known generations: every side is counted, the rest is least squares.
 
 With the sides of its units at all points (``sides``) the answers are linear in the rows of the last layer
-(``deep.parity``), whatever is open in them. Parts of one unit are found as those that one row explains. Answers that
+(``maps.parity``), whatever is open in them. Parts of one unit are found as those that one row explains. Answers that
 contradict are taken in until none does.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
-from unweave.methods.relu.deep.parity import Board, Last, fit_last
 from unweave.methods.relu.deep.trace import Trace
+from unweave.methods.relu.maps.parity import Board, Last, fit_last
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.sides import count_sides
 

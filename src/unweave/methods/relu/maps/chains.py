@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from unweave.methods.relu.deep.edges import Edges
+from unweave.methods.relu.maps.edges import Edges
 
 STRAIGHT = 1e-6
 """Sine of the angle up to which two edges go straight on."""

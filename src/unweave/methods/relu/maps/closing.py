@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from unweave.methods.relu.deep.arrange import Arrangement
 from unweave.methods.relu.deep.lift import Lifted
-from unweave.methods.relu.deep.parity import Board, Last, count_sides, fit_last, sample_cells
-from unweave.methods.relu.deep.sheet import Sheet
+from unweave.methods.relu.maps.arrange import Arrangement
+from unweave.methods.relu.maps.parity import Board, Last, count_sides, fit_last, sample_cells
+from unweave.methods.relu.maps.sheet import Sheet
 
 MOST_CHAINS = 60
 """Chains of the last layer, at most."""

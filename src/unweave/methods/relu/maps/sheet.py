@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.core.errors import BudgetSpent
-from unweave.methods.relu.deep.chains import Chains
-from unweave.methods.relu.deep.edges import Edges, find_edges
-from unweave.methods.relu.deep.planar import Map, Plane
+from unweave.methods.relu.maps.chains import Chains
+from unweave.methods.relu.maps.edges import Edges, find_edges
+from unweave.methods.relu.maps.planar import Map, Plane
 from unweave.probes.inquiry import Inquiry
 
 PLACE = 1e-7

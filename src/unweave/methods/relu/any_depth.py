@@ -18,8 +18,8 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
 from unweave.methods.relu.afar import is_afar, recover_from_afar
+from unweave.methods.relu.boxed import recover_in_box
 from unweave.methods.relu.deep.borders import derivatives
-from unweave.methods.relu.deep.boxed import recover_in_box
 from unweave.methods.relu.deep.engine import Recovered, recover
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool

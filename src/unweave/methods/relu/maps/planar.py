@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.core import clock
-from unweave.methods.relu.deep.cell import Cell
-from unweave.methods.relu.deep.polygon import clip, cut_box
+from unweave.methods.relu.maps.cell import Cell
+from unweave.methods.relu.maps.polygon import clip, cut_box
 from unweave.probes.inquiry import SAFETY, Inquiry
 
 STEPS = (0.2, 0.02, 1e-3, 1e-5)

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from unweave.methods.relu.deep.planar import Map
+from unweave.methods.relu.maps.planar import Map
 
 NEAR = 1e-7
 """Points closer than this, relative to the extent of the plane, are the same."""

@@ -16,8 +16,8 @@ from scipy.optimize import linprog
 
 from unweave.core import clock
 from unweave.core.errors import TimeSpent
-from unweave.methods.relu.deep.chains import Chains
-from unweave.methods.relu.deep.planar import Map
+from unweave.methods.relu.maps.chains import Chains
+from unweave.methods.relu.maps.planar import Map
 
 FITS = 1e-7
 """What the answers may leave, relative to their spread."""

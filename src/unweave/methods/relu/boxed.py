@@ -12,11 +12,11 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.methods.base import Finding, Problem
-from unweave.methods.relu.deep.arrange import Arrangement, find_box
-from unweave.methods.relu.deep.closing import close
 from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.lift import Lifted
+from unweave.methods.relu.maps.arrange import Arrangement, find_box
+from unweave.methods.relu.maps.closing import close
 from unweave.methods.relu.peel.recover import recover_by_peeling
 from unweave.probes.inquiry import Inquiry
 

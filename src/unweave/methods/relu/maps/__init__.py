@@ -1,0 +1,1 @@
+"""Maps of piecewise linear functions on planes through a bounded domain, and networks of any depth read off them."""
