@@ -67,7 +67,7 @@ class Climb:
 
     def run(self, t: np.ndarray, until: np.ndarray | None = None) -> np.ndarray:
         """The ends of the climbs from ``t``; with ``until``, a constraint each, a climb ends where it reaches it."""
-        t, count, d = t.copy(), len(t), t.shape[1]
+        t, count = t.copy(), len(t)
         active = np.zeros(self.sign.shape, dtype=bool)
         kept = self.fixed >= 0
         active[np.flatnonzero(kept), self.fixed[kept]] = True

@@ -95,7 +95,7 @@ class Sight:
                 if bases[number].shape[1] and len(rows):
                     scales = self.scales[self.blocks[number].own]
                     moves = step * _beyond_rounding(rows, bases[number], scales)
-                    factors[number] = np.linalg.qr(np.concatenate([factors[number], moves]), mode="r")
+                    factors[number] = _triangle([factors[number], moves])
         shown = np.zeros(len(self.values), dtype=bool)
         for number, (block, which) in enumerate(zip(self.blocks, dead, strict=True)):
             if which.any():
@@ -224,7 +224,7 @@ class Sight:
         if weak.any():
             basis = vectors[:, weak]
             product = [self._rows(part)[:, seen] @ (basis / scales[seen][:, None]) for part in parts]
-            values[weak], turn = _singular(np.linalg.qr(np.concatenate([*product, gauge @ basis]), mode="r"))
+            values[weak], turn = _singular(_triangle([*product, gauge @ basis]))
             vectors[:, weak] = basis @ turn
         return np.arange(size), vectors, values, scales
 
@@ -242,7 +242,7 @@ class Sight:
         for several in zip(*(self._roots(part) for part in parts), strict=True):
             own, width = several[0][0], len(several[0][0])
             if finely:
-                factor = np.linalg.qr(np.concatenate([root for _, root in several]), mode="r")
+                factor = _triangle([root for _, root in several])
                 seen, scales = self._seen(np.linalg.norm(factor, axis=0), own)
                 values, vectors = _singular(factor[:, seen] / scales[seen])
             else:
@@ -297,6 +297,11 @@ def _beyond_rounding(rows: np.ndarray, steps: np.ndarray, scales: np.ndarray) ->
     lengths = lengths * np.linalg.norm(scales[:, None] * steps, axis=0)
     moves = rows @ steps
     return np.sign(moves) * np.maximum(np.abs(moves) - ROUNDED * lengths, 0.0)
+
+
+def _triangle(rows: list[np.ndarray]) -> np.ndarray:
+    """The triangular factor of rows put together."""
+    return np.asarray(np.linalg.qr(np.concatenate(rows), mode="r"))
 
 
 def _singular(factor: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

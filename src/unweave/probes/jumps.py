@@ -15,7 +15,7 @@ REACH = 4.0
 """Lines through a domain without end are so long."""
 CLEAR, STAYS = 1e-4, 0.3
 """A jump is this share of the answers' scale at least, and does not become smaller than that share of itself."""
-JUMPING = "the answers jump: units whose activation does (hardshrink, threshold), or no dense network; those tried do not"
+JUMPING = "the answers jump: units whose activation does (hardshrink, threshold), or no dense network"
 
 
 def shows_jump(meter: Meter, precision: Precision, rng: np.random.Generator) -> bool:

@@ -33,7 +33,7 @@ def test_kinks_of_the_last_layer_are_told_from_those_below():
 
 
 def test_kinks_that_are_followed_are_not_those_of_the_last_layer():
-    pool, view, is_last = kinks_of((8, 16, 12, 12, 4))
+    _, view, is_last = kinks_of((8, 16, 12, 12, 4))
     seeds = _seeds(view, [], set(), 40)
     assert len(seeds) >= 5
     assert np.mean(is_last[np.isin(view.open, seeds)]) < 0.2

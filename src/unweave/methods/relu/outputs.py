@@ -1,9 +1,9 @@
 """Which kinks are of the last hidden layer, from the directions in which the outputs bend: free of questions.
 
 A unit of the last hidden layer bends the outputs along its own output weights wherever it is met; one below it along
-whatever the units above pass on there, which differs from line to line. With two outputs or more, directions that lines
-share are of last units. Where the layers above hardly ever switch those of units below are shared as well, so this tells
-which kinks can wait, not which there are.
+whatever the units above pass on there, which differs from line to line. With two outputs or more, directions that
+lines share are of last units. Where the layers above hardly ever switch those of units below are shared as well, so
+this tells which kinks can wait, not which there are.
 """
 
 from __future__ import annotations

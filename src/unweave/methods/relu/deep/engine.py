@@ -204,7 +204,7 @@ def num_wrong(pool: Pool, found: Recovered) -> int:
 
 
 def layer_that_lacks(pool: Pool, view: LayerView) -> int:
-    """The layer that lacks a unit: the first from whose features the kinks that are foreign cannot have their normals."""
+    """The layer that lacks a unit: the first from whose features foreign kinks cannot have their normals."""
     numbers = view.kinks[view.foreign]
     for depth in range(1, view.known.depth):
         below = LayerView(pool, view.known.first(depth))
@@ -233,7 +233,8 @@ def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:
 def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
     """Short lines beside kinks that nothing explains, across their zero sets, and from there to others.
 
-    Kinks whose normals no unit can have lie where a unit below is on that is missing: the way to others crosses its border.
+    Kinks whose normals no unit can have lie where a unit below is on that is missing: the way to others
+    crosses its border.
     """
     left = np.flatnonzero(view.foreign)
     if not len(left):

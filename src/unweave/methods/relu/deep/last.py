@@ -147,7 +147,7 @@ def _with_steady_units(rows, seen, parts, target, share, moving, h, kinks) -> La
     z = (h[far] / (size[far, None] + 1e-300)) @ extra.T
     extra = extra * np.where(np.sum(z, axis=0) < 0, -1.0, 1.0)[:, None]
     low = np.min(np.abs(z), axis=0) * np.where(np.ptp(np.sign(z), axis=0) > 0, -1.0, 1.0)
-    for number in range(len(single) if kinks is not None else 0):
+    for number in range(len(single)):
         bias = _bias_from_places(extra[number], moving, outputs[number], kinks)
         if bias is None:
             bias = _bias_from_kinks(extra[number], kinks)
@@ -176,9 +176,11 @@ def _joined(rows, seen, signs, more, num_choices, guessed=None, moving=None) -> 
 
 
 def _bias_from_places(
-    row: np.ndarray, moving: np.ndarray, output: np.ndarray, view: LayerView
+    row: np.ndarray, moving: np.ndarray, output: np.ndarray, view: LayerView | None
 ) -> float | None:
-    """The bias at which a row passes through open kinks of several lines, at which the outputs bend as its unit's do."""
+    """The bias at which a row passes through open kinks of several lines where the outputs bend as its unit's do."""
+    if view is None:
+        return None
     pool, lines = view.pool, FEWEST
     at = view.open
     if len(output) > 1:
@@ -198,8 +200,10 @@ def _bias_from_places(
     return best
 
 
-def _bias_from_kinks(row: np.ndarray, view) -> float | None:
+def _bias_from_kinks(row: np.ndarray, view: LayerView | None) -> float | None:
     """The bias at which a row with this direction passes through open kinks that have its normal."""
+    if view is None:
+        return None
     gradient = np.einsum("n,mnd->md", row, view.jac)
     size = np.linalg.norm(gradient, axis=1)
     cosine = np.abs(np.sum(gradient * view.g, axis=1)) / np.maximum(size, 1e-300)

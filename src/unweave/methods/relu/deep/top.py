@@ -67,9 +67,9 @@ def features_below(pool: Pool, below: Known, x: np.ndarray) -> np.ndarray:
         old is None
         or len(old[0]) != len(layers)
         or any(a is not b for a, b in zip(old[0], layers, strict=True))
+        or len(old[1]) > len(x)
+        or not np.array_equal(old[1], x[: len(old[1])])
     ):
-        pool.features = layers, x, below.features(x)
-    elif len(old[1]) > len(x) or not np.array_equal(old[1], x[: len(old[1])]):
         pool.features = layers, x, below.features(x)
     elif len(old[1]) < len(x):
         pool.features = layers, x, np.concatenate([old[2], below.features(x[len(old[1]) :])])

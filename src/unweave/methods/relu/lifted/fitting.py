@@ -44,7 +44,7 @@ CLOSER = 4
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
 RANKS = 1e-9, 1e-12
-"""What counts as nothing of the affine rests, relative to the largest: rests of weights known to fewer digits are not."""
+"""What counts as nothing of the affine rests, relative to the largest: weights known to fewer digits leave more."""
 FLOPS = 2e10
 """Work of one step of least squares, which bounds the rows it looks at."""
 

@@ -73,7 +73,7 @@ def look_beyond(
 def _keeping(
     view: _View, faces: Faces, starts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Units and planes they have not crossed, on which they keep one sign wherever was looked: a point, and the sign."""
+    """Units and planes not crossed, on which they keep one sign wherever was looked: a point, and the sign."""
     traces, d = view.traces, len(view.half)
     values, known = faces.look(traces)
     pairs, seen, signs = [], [], []
