@@ -24,6 +24,7 @@ from unweave.core.outputs import Squashing
 from unweave.core.progress import Progress, Watcher
 from unweave.evidence.journal import Journal
 from unweave.evidence.ledger import Ledger
+from unweave.evidence.memory import Memory
 from unweave.evidence.send import send
 
 CERTIFICATE = "certificate"
@@ -72,11 +73,7 @@ class Meter:
         self._remember = remember
         self._stage = "queries"
         self._since: float | None = None
-        self._index: dict[bytes, int] = {}
-        self._x: list[np.ndarray] = []
-        self._y: list[np.ndarray] = []
-        self._stages: list[str] = []
-        self._stacked: tuple[np.ndarray, np.ndarray] | None = None
+        self._memory = Memory(self.input_size)
         self._warnings: list[str] = []
         self._journal = journal
         self._replayed: list[int] = []
@@ -202,11 +199,12 @@ class Meter:
             return self._inverted(np.concatenate(list(send(self.oracle, x))))
         keys = [row.tobytes() for row in np.ascontiguousarray(x)]
         fresh: dict[bytes, int] = {}
+        memory = self._memory
         for i, key in enumerate(keys):
-            if key not in self._index and key not in fresh:
+            if key not in memory and key not in fresh:
                 fresh[key] = i
-            elif key in self._index and self._stage != CERTIFICATE == self._stages[self._index[key]]:
-                self._stages[self._index[key]] = self._stage  # a method came to the same question by itself
+            elif key in memory and self._stage != CERTIFICATE == memory.stages[memory.place(key)]:
+                memory.stages[memory.place(key)] = self._stage  # a method came to the same question by itself
         rows = list(fresh.values())
         stored = {} if self._journal is None else self._journal.recall(fresh)
         self.ledger.charge(self._stage, len(rows), len(stored))
@@ -214,15 +212,11 @@ class Meter:
             batch = x[rows[start : start + self._batch_size]]
             answers = self._answer(batch, stored)
             for row, answer in zip(batch, answers, strict=True):
-                key = row.tobytes()
-                if key in stored:
-                    self._replayed.append(len(self._x))
-                self._index[key] = len(self._x)
-                self._x.append(row)
-                self._y.append(answer)
-                self._stages.append(self._stage)
+                place = memory.keep(self._stage, row, answer)
+                if row.tobytes() in stored:
+                    self._replayed.append(place)
             self._report()
-        raw = np.array([self._y[self._index[key]] for key in keys])
+        raw = memory.recall(keys)
         self._check_range(raw)
         return self._inverted(raw)
 
@@ -231,33 +225,20 @@ class Meter:
 
         What was asked for a certificate is not among it.
         """
-        chosen = [i for i, s in enumerate(self._stages) if s != CERTIFICATE and (not stages or s in stages)]
+        asked = enumerate(self._memory.stages)
+        chosen = [i for i, stage in asked if stage != CERTIFICATE and (not stages or stage in stages)]
         return self._answered(chosen)
 
     def answers(self) -> tuple[np.ndarray, np.ndarray]:
         """Everything ever asked with its answer, certificates included: to judge a network by, never to fit one."""
-        return self._answered(range(len(self._x)))
+        return self._answered(range(len(self._memory)))
 
     def _answered(self, chosen: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        all_x, all_y = self._stack()
-        x, y = all_x[list(chosen)], all_y[list(chosen)]
+        x, y = self._memory.at(chosen)
         if self._squashing is not None and len(x):  # the domain may have been narrowed since
             inside = self.domain.contains(x, 0.0)
             x, y = x[inside], y[inside]
         return x, self._inverted(y)
-
-    def _stack(self) -> tuple[np.ndarray, np.ndarray]:
-        """All questions and the model's own answers as arrays; what has come since the last call is added to them."""
-        done = 0 if self._stacked is None else len(self._stacked[0])
-        if self._stacked is None or done < len(self._x):
-            x, y = np.array(self._x[done:]), np.array(self._y[done:])
-            x = x.reshape(len(x), self.input_size)
-            if self._stacked is not None:
-                x, y = np.concatenate([self._stacked[0], x]), np.concatenate([self._stacked[1], y])
-            if not len(x):
-                return x, y
-            self._stacked = x, y
-        return self._stacked
 
     def _check_range(self, raw: np.ndarray) -> None:
         """An exact answer beyond the range of the squashing looked through says to a method that there is none."""
@@ -281,7 +262,7 @@ class Meter:
         keys = [row.tobytes() for row in np.ascontiguousarray(self.snap(x))]
         first = {key: i for i, key in reversed(list(enumerate(keys)))}
         return np.array(
-            [first[key] == i and key not in self._index for i, key in enumerate(keys)], dtype=bool
+            [first[key] == i and key not in self._memory for i, key in enumerate(keys)], dtype=bool
         )
 
     def charge_probes(self, num_probes: int) -> None:
@@ -317,7 +298,7 @@ class Meter:
         with self.stage("spot check"):
             ledger.charge_overhead("spot check", len(chosen))
             self._journal.charge("spot check", len(chosen))
-            x, before = np.array([self._x[i] for i in chosen]), np.array([self._y[i] for i in chosen])
+            x, before = self._memory.at(chosen)
             now = np.concatenate(list(send(self.oracle, x)))
         noise, scale = self._level
         far = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(self.input_size)
