@@ -1,7 +1,9 @@
 """Whether the answers are piecewise linear: second differences on short segments vanish to rounding.
 
 A smooth function bends on every segment; a piecewise linear one only on the few that meet a kink. Segments are
-short enough to miss most kinks and long enough for a smooth bend to stand out from the error of the answers.
+short enough to miss most kinks and long enough for a smooth bend to stand out from the error of the answers. Segments
+on which the answers do not move say nothing. Where rounding asks for segments so long that most meet a kink, it counts
+whether they bend at places or all along (``uneven``).
 """
 
 from __future__ import annotations
@@ -10,9 +12,12 @@ import numpy as np
 
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
+from unweave.probes.uneven import bends_at_places
 
 NEAR, LARGE = 3.0, 10.0
 """The radius at which networks usually bend, and how many times as far a domain reaches that is large."""
+FEWEST = 3
+"""Segments on which the answers move that are enough to leave out the others."""
 LEEWAY = 100.0
 """What answers near by may be off, in the rounding of their own size: large terms may cancel there."""
 
@@ -58,8 +63,10 @@ def _are_straight(
     bend = np.abs(middle_value - first - share[:, None] * (last - first))
     size_of_answers = np.maximum(np.abs(first), np.abs(last))
     straight = np.all(bend <= leeway * (slack * precision.noise + 1e-13 * size_of_answers), axis=1)
-    if np.mean(straight) < 0.5:
-        return False
+    moving = np.max(np.abs(last - first), axis=1) > 4 * slack * precision.noise
+    if np.mean(straight[moving] if np.sum(moving) >= FEWEST else straight) < 0.5:
+        single = precision.kind == "float32"
+        return single and bends_at_places(meter, precision, starts, towards, float(length))
     return precision.kind != "float32" or not _bends_evenly(
         meter, precision, starts[:8], 3 * length * towards[:8]
     )

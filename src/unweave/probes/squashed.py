@@ -3,8 +3,9 @@
 Rows that sum to one are a softmax, rows whose exponentials do a log-softmax. Answers that keep to the range of a
 sigmoid, tanh or exp may have passed one, but a plain network may keep to it by chance: the squashing is certain where
 its inverse makes the answers piecewise linear, or constant in sum at opposite far points (one layer of odd units);
-otherwise both readings are returned, the likelier one first. Answers that are piecewise linear and equal one
-value exactly again and again were clamped.
+otherwise both readings are returned, the likelier one first. Rounding may hide the bend of a squashing on short
+segments; then the reading counts that leaves clearly fewer places with a bend on longer ones. Answers that are
+piecewise linear and equal one value exactly again and again were clamped.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision, measure_precision
 from unweave.probes.growth import RADIUS, Growth
 from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.probes.uneven import QUIET, bends
 
 Streams = Callable[[str], np.random.Generator]
 """The generator of a purpose, from its beginning: the same questions again cost nothing."""
@@ -28,6 +30,10 @@ NEAR_END = 0.03
 LOOSEST = 0.1
 """Where sums of rows are not even known to this, they say nothing."""
 NUM_LOOKS = 16
+NUM_COMPARED, LENGTHS = 8, (1 / 64, 1 / 16)
+"""Segments on which readings of the answers are compared, and their lengths in those between points of the domain."""
+CLEARLY = 0.25
+"""Bends that a squashing leaves, of those without it, so that it is told."""
 INFLATION = {"float64": 1e5, "float32": 1e3}
 """How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
 GIVEN = 1e3
@@ -52,6 +58,11 @@ def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Strea
         return [None]
     if growth is Growth.SATURATING and names:
         return _far_out(meter, precision, names)
+    if precision.kind == "float32" and names:
+        small = ["expm1"] if np.all(raw > -1) and "expm1" not in names else []
+        told = _leaves_fewest_bends(meter, precision, [*names, *small])
+        if told is not None:
+            return [told, None]
     with meter.stage("outputs"):
         try:
             straight = is_piecewise_linear(meter, precision, streams("kind"), num_segments=6)
@@ -255,6 +266,35 @@ def _is_straight_behind(meter: Meter, view: Squashing, precision: Precision, str
     finally:
         meter.look_through(None)
         meter.domain = domain
+
+
+def _leaves_fewest_bends(meter: Meter, precision: Precision, names: list[str]) -> Squashing | None:
+    """The squashing in front of which answers bend at clearly fewer places than as they are; None: there is none."""
+    best, fewest = None, np.inf
+    noise, unit = raw_error(precision)
+    for view in (Squashing(name) for name in names):
+        with meter.stage("outputs"):
+            looks = _looks(meter)
+            errors = view.errors(meter.raw(looks), noise, unit)
+        starts = looks[np.argsort(errors, kind="stable")[:NUM_COMPARED]]
+        spans = np.roll(starts, 1, axis=0) - starts
+        plain = np.concatenate([bends(meter, precision, starts, length * spans) for length in LENGTHS])
+        try:
+            meter.look_through(view, noise, unit, single=True)
+            inner = meter.ask(starts)
+            size = float(np.sqrt(np.mean(inner**2)))
+            behind = Precision(4 * unit * size, float(np.std(inner)), "float32")
+            seen = np.concatenate([bends(meter, behind, starts, length * spans) for length in LENGTHS])
+        except NotANumber:
+            continue
+        finally:
+            meter.look_through(None)
+        told = np.isfinite(seen) & np.isfinite(plain)
+        as_they_are, in_front = (int(np.sum(told & (sizes > QUIET))) for sizes in (plain, seen))
+        clear = in_front <= CLEARLY * as_they_are and as_they_are - in_front >= NUM_COMPARED
+        if clear and in_front < fewest * as_they_are:
+            best, fewest = view, in_front / as_they_are
+    return best
 
 
 def _middle(domain: Domain, input_size: int) -> np.ndarray | None:
