@@ -123,7 +123,7 @@ def test_a_student_that_a_method_ended_with_is_the_copy():
             return Finding(None, "it ended with a student", student=network)
 
     found = unweave.identify(
-        lambda x: network(x) + 1e-6 * np.sin(9 * x[:, :1]), input_size=3, method=Ends(), surrogate=True
+        lambda x: network(x) + 1e-6 * np.tanh(9 * x[:, :1]), input_size=3, method=Ends(), surrogate=True
     )
     assert not found.identified
     assert found.surrogate_error < 1e-4

@@ -20,6 +20,10 @@ from unweave.evidence.meter import Meter
 _EPS = {"float64": 2.0**-52, "float32": 2.0**-23}
 _STEP = {"float64": 2.0**-26, "float32": 2.0**-12}
 """Spacing on a segment, relative to the spread of the domain."""
+SMALL = 1e-2
+"""Answers of at most this part of the largest are small."""
+CLEARLY_MORE = 32.0
+"""How many of their own roundings the error of small answers must be to count as one of its own."""
 _NUM_POINTS = 7
 _HIGHEST_ORDER = 5
 
@@ -36,6 +40,8 @@ class Precision:
     """``"float64"``, ``"float32"``, ``"rounded"`` or ``"noisy"``."""
     step: float = 0.0
     """What the answers are multiples of, when they are rounded."""
+    floor: float = 0.0
+    """The absolute error that even the smallest answers have, where that is more than their own rounding."""
 
     @property
     def relative(self) -> float:
@@ -104,6 +110,32 @@ def measure_precision(
         else:
             kind = "noisy"
         return Precision(level, scale, kind)
+
+
+def measure_floor(meter: Meter, precision: Precision, rng: np.random.Generator) -> float:
+    """The absolute error of answers in single precision that are small beside others; 0 where it is their own rounding.
+
+    Some runtimes compute a sigmoid as half a tanh plus a half: answers of 1e-5 are then off by 1e-7. Seven questions at
+    each of at most three places already asked where answers are small (stage ``outputs``); none where there is none.
+    """
+    x, y = meter.transcript()
+    sizes = np.abs(y)
+    small = (
+        (sizes > 0)
+        & (sizes < SMALL * sizes.max(initial=0.0))
+        & (sizes > precision.unit * sizes.max(initial=0.0))
+    )
+    places = np.flatnonzero(np.any(small, axis=1))
+    if precision.kind != "float32" or not len(places):
+        return 0.0
+    spread, floor = _spread(meter.domain, meter.input_size, rng), 0.0
+    with meter.stage("outputs"):
+        for place in rng.permutation(places)[:3]:
+            table = meter.ask(_segment(meter, x[place], spread, "float32", rng))[:, small[place]]
+            level = np.array([_noise_level([table[:, [k]]]) for k in range(table.shape[1])])
+            beyond = level > CLEARLY_MORE * precision.unit * np.abs(table).max(axis=0)
+            floor = max(floor, float(np.max(level[beyond], initial=0.0)))
+    return floor
 
 
 def _spread(domain: Domain, input_size: int, rng: np.random.Generator) -> np.ndarray:

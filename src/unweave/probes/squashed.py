@@ -32,7 +32,9 @@ LOOSEST = 0.1
 NUM_LOOKS = 16
 NUM_COMPARED, LENGTHS = 8, (1 / 64, 1 / 16)
 """Segments on which readings of the answers are compared, and their lengths in those between points of the domain."""
-CLEARLY = 0.25
+USABLE = 100.0
+"""How many times the least error of an inverted answer one may have to be looked at there."""
+CLEARLY = 0.33
 """Bends that a squashing leaves, of those without it, so that it is told."""
 INFLATION = {"float64": 1e5, "float32": 1e3}
 """How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
@@ -68,7 +70,7 @@ def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Strea
             straight = is_piecewise_linear(meter, precision, streams("kind"), num_segments=6)
             if straight and not repeated:
                 return [None]
-            meter.ask(_looks(meter)[:: 3 if straight else 1])
+            meter.ask(_looks(meter)[:: 4 if straight else 1])
         except NotANumber:
             straight = False
         if straight:
@@ -80,6 +82,12 @@ def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Strea
             if _is_straight_behind(meter, view, precision, streams):
                 return [view]
     return _ranked([name for name in names if name in ("sigmoid", "tanh")], raw)
+
+
+def may_be_squashed(meter: Meter, precision: Precision) -> bool:
+    """Whether the answers seen so far keep to the range of a smooth squashing."""
+    raw = meter.transcript()[1]
+    return _sums_to_one(raw, precision) is not None or bool(_fitting(raw, precision, fast=False))
 
 
 def shows_only_largest(raw: np.ndarray) -> int:
@@ -140,7 +148,7 @@ def choose_domain(
 def raw_error(precision: Precision) -> tuple[float, float]:
     """Absolute and relative error of the model's own answers."""
     exact = precision.kind in ("float64", "float32")
-    return (0.0, precision.unit) if exact else (precision.noise, precision.unit)
+    return (precision.floor, precision.unit) if exact else (precision.noise, precision.unit)
 
 
 def precision_behind(
@@ -276,15 +284,14 @@ def _leaves_fewest_bends(meter: Meter, precision: Precision, names: list[str]) -
         with meter.stage("outputs"):
             looks = _looks(meter)
             errors = view.errors(meter.raw(looks), noise, unit)
-        starts = looks[np.argsort(errors, kind="stable")[:NUM_COMPARED]]
+        order = np.argsort(errors, kind="stable")
+        usable = order[errors[order] <= USABLE * max(float(errors[order[0]]), unit)]
+        starts = looks[usable[np.unique(np.linspace(0, len(usable) - 1, NUM_COMPARED).astype(int))]]
         spans = np.roll(starts, 1, axis=0) - starts
-        plain = np.concatenate([bends(meter, precision, starts, length * spans) for length in LENGTHS])
+        plain = _bends_of(meter, starts, spans, max(precision.noise, noise), 0.5 * unit)
         try:
             meter.look_through(view, noise, unit, single=True)
-            inner = meter.ask(starts)
-            size = float(np.sqrt(np.mean(inner**2)))
-            behind = Precision(4 * unit * size, float(np.std(inner)), "float32")
-            seen = np.concatenate([bends(meter, behind, starts, length * spans) for length in LENGTHS])
+            seen = _bends_of(meter, starts, spans, 0.0, 4 * unit)
         except NotANumber:
             continue
         finally:
@@ -295,6 +302,14 @@ def _leaves_fewest_bends(meter: Meter, precision: Precision, names: list[str]) -
         if clear and in_front < fewest * as_they_are:
             best, fewest = view, in_front / as_they_are
     return best
+
+
+def _bends_of(meter: Meter, starts: np.ndarray, spans: np.ndarray, noise: float, unit: float) -> np.ndarray:
+    """Bends at the lengths at which readings are compared, in errors of at least ``unit`` of the answers' size."""
+    answers = meter.ask(starts)
+    noise = max(noise, unit * float(np.sqrt(np.mean(answers**2))))
+    precision = Precision(noise, float(np.std(answers)), "float32")
+    return np.concatenate([bends(meter, precision, starts, length * spans) for length in LENGTHS])
 
 
 def _middle(domain: Domain, input_size: int) -> np.ndarray | None:

@@ -66,10 +66,11 @@ def bends(meter: Meter, precision: Precision, starts: np.ndarray, spans: np.ndar
     with meter.stage("kind"):
         answers = meter.ask(points.reshape(-1, meter.input_size))
     blur = meter.blur(answers).reshape(points.shape[:2])
-    errors = np.where(np.isfinite(blur), np.hypot(precision.at(answers).noise, 2 * blur), np.nan)
+    errors = np.where(blur < 1e100, np.hypot(precision.at(answers).noise, 2 * blur), np.nan)
     answers = answers.reshape(*points.shape[:2], -1)
     second = np.abs(answers[:, 2:] - 2 * answers[:, 1:-1] + answers[:, :-2]).max(axis=2)
-    return second / np.sqrt(errors[:, 2:] ** 2 + 4 * errors[:, 1:-1] ** 2 + errors[:, :-2] ** 2)
+    error = np.sqrt(errors[:, 2:] ** 2 + 4 * errors[:, 1:-1] ** 2 + errors[:, :-2] ** 2)
+    return second / np.maximum(error, np.finfo(float).tiny)
 
 
 def _are_uneven(sizes: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from unweave.core.streams import stream
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
-from unweave.evidence.precision import Precision, measure_precision
+from unweave.evidence.precision import Precision, measure_floor, measure_precision
 from unweave.methods.base import (
     CLAMPED,
     ELU_LIKE,
@@ -44,6 +44,7 @@ from unweave.probes.piecewise_linear import is_piecewise_linear
 from unweave.probes.squashed import (
     MARGINS,
     choose_domain,
+    may_be_squashed,
     precision_behind,
     recognise,
     shows_only_largest,
@@ -132,7 +133,10 @@ class Asking:
             reason = see_stranger(meter, self.precision, self._growth, rng, usual=usual)
         if not reason and not self._two_valued():
             self._raw, self._whole = self.precision, meter.domain
-            self._views = recognise(meter, self.precision, self._growth, self._rng)
+            if may_be_squashed(meter, self.precision):
+                floor = measure_floor(meter, self.precision, self._rng("floor"))
+                self._raw = replace(self.precision, floor=floor)
+            self._views = recognise(meter, self._raw, self._growth, self._rng)
             self._look()
         return reason
 

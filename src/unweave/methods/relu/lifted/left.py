@@ -83,4 +83,4 @@ def _row(features: np.ndarray, heights: np.ndarray, bars: np.ndarray) -> np.ndar
         if np.array_equal(sound, kept):
             break
         kept = sound
-    return row if kept.mean() > 0.5 else None
+    return row if np.mean(misses <= EXPLAINED) > 0.5 else None
