@@ -129,7 +129,8 @@ def test_the_largest_outputs_alone_are_refused_with_the_remedy():
 def test_a_runtime_whose_small_answers_are_as_coarse_as_the_large_ones(tmp_path):
     """onnxruntime computes a sigmoid in single precision with an absolute error of 1e-7, not a relative one."""
     plain = random_network((5, 8, 1), "relu", 3)
-    truth = Network(plain.weights, [plain.biases[0], plain.biases[1] - 2.5], ("relu", "sigmoid"))
+    weights = [plain.weights[0], 2.5 * plain.weights[1]]
+    truth = Network(weights, [plain.biases[0], plain.biases[1] - 4], ("relu", "sigmoid"))
     path = tmp_path / "coarse.onnx"
     export(truth, path, dtype="float32")
     box = unweave.Box(-3.0, 3.0)
@@ -138,5 +139,5 @@ def test_a_runtime_whose_small_answers_are_as_coarse_as_the_large_ones(tmp_path)
     assert found.network is not None
     assert found.network.activations[-1] == "sigmoid"
     x = box.sample(2000, 5, np.random.default_rng(0))
-    assert np.mean(truth(x) < 1e-3) > 0.02
+    assert np.mean(truth(x) < 1e-3) > 0.2
     assert np.max(np.abs(found.network(x) - truth(x))) < 1e-5

@@ -200,6 +200,8 @@ def _meet(t, values, bars, left: Run, right: Run, scale: float, window: float):
         low, high = t[max(left.last - 1, left.first)], t[min(right.first + 1, right.last)]
     if gap > DEVIATIONS * np.sqrt(variance + near**2) or not low - slack <= place <= high + slack:
         return None, []
+    if not t[0] <= place <= t[-1]:  # rough answers at the end of a line: the runs meet beyond it
+        return None, []
     between = t[left.last + 1 : right.first]
     if len(between) and np.max(np.abs(between - place)) > slack:
         return None, []
