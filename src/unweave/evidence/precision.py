@@ -24,6 +24,8 @@ SMALL = 1e-2
 """Answers of at most this part of the largest are small."""
 CLEARLY_MORE = 32.0
 """How many of their own roundings the error of small answers must be to count as one of its own."""
+SYSTEMATIC = 4.0
+"""How many times its jitter from one answer to the next an approximation is off."""
 _NUM_POINTS = 7
 _HIGHEST_ORDER = 5
 
@@ -134,7 +136,7 @@ def measure_floor(meter: Meter, precision: Precision, rng: np.random.Generator) 
             table = meter.ask(_segment(meter, x[place], spread, "float32", rng))[:, small[place]]
             level = np.array([_noise_level([table[:, [k]]]) for k in range(table.shape[1])])
             beyond = level > CLEARLY_MORE * precision.unit * np.abs(table).max(axis=0)
-            floor = max(floor, float(np.max(level[beyond], initial=0.0)))
+            floor = max(floor, SYSTEMATIC * float(np.max(level[beyond], initial=0.0)))
     return floor
 
 

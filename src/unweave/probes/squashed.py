@@ -40,9 +40,13 @@ INFLATION = {"float64": 1e5, "float32": 1e3}
 """How much larger the error of an inverted answer may be than a typical one's, in a domain that is chosen here."""
 GIVEN = 1e3
 """The same, beside that, in a domain that the user has given."""
+CLOSER = 1e3
+"""How many times the least errors there an error may be in the part of it that is looked at then."""
 NOISY = 8.0
 MARGINS = (4.0, 1.5)
 """How far inside of the radius at which a dozen rays come to that limit the questions stay, at first and then."""
+LEAST = 0.1
+"""Share of the points of a domain whose errors are the least there."""
 TYPICAL = 0.02
 """Share of the points of a domain whose answers may lie beyond that."""
 
@@ -105,7 +109,8 @@ def choose_domain(
 ) -> Domain | None:
     """The part of the domain where inverted answers are still exact; None: all of it.
 
-    A domain without end becomes a ball around the origin, a box or ball is shrunk towards its middle.
+    A domain without end becomes a ball around the origin, a box or ball is shrunk towards its middle; with another
+    ``margin`` than the first a larger ball, and a smaller part of a box or ball.
     """
     d, domain = meter.input_size, meter.domain
     noise, unit = raw_error(precision)
@@ -133,9 +138,11 @@ def choose_domain(
         return Ball(float(f"{radius / margin:.2g}"))
     points, middle = _looks(meter), _middle(domain, d)
     errors = view.errors(meter.raw(points), noise, unit)
-    limit = (
-        GIVEN * INFLATION.get(precision.kind, NOISY) * _typical_error(view, meter.raw(points), noise, unit)
-    )
+    if margin == MARGINS[0]:
+        typical = _typical_error(view, meter.raw(points), noise, unit)
+        limit = GIVEN * INFLATION.get(precision.kind, NOISY) * typical
+    else:
+        limit = CLOSER * float(np.quantile(errors, LEAST))
     if np.mean(errors > limit) <= TYPICAL or middle is None:
         return None
     for share in 0.7 ** np.arange(1, 12):

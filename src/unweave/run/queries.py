@@ -149,17 +149,31 @@ class Asking:
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
-        whole = self._whole
-        endless = whole is not None and np.isinf(whole.reach(self.input_size))
-        narrowed = self.meter.domain is not whole and not self.meter.refuted
-        if endless and narrowed and self._margin == MARGINS[0]:
-            self._margin = MARGINS[1]  # units may lie beyond the first ball
-        elif len(self._views) < 2:
+        if self._margin == MARGINS[0] and self._look_elsewhere():
+            return True
+        if len(self._views) < 2:
             return False
-        else:
-            self._views, self._margin = self._views[1:], MARGINS[0]
+        self._views, self._margin = self._views[1:], MARGINS[0]
         self._look()
         return True
+
+    def _look_elsewhere(self) -> bool:
+        """Another part of the domain behind the same squashing, if there is one worth a look.
+
+        Units may lie beyond the first ball; in a box float32 answers may be too rough where they nearly saturate.
+        """
+        whole, meter = self._whole, self.meter
+        if self._views[0] is None or whole is None or self._raw is None or meter.refuted:
+            return False
+        endless, before = np.isinf(whole.reach(self.input_size)), meter.domain
+        if before is whole if endless else self._raw.kind != "float32":
+            return False
+        self._margin = MARGINS[1]
+        self._look()
+        rng, size = self._rng("elsewhere"), self.input_size
+        edges = [domain.edge(NUM_SCOUTS, size, rng) for domain in (before, meter.domain)]
+        same = np.all(meter.domain.contains(edges[0])) and np.all(before.contains(edges[1]))
+        return meter.domain is not whole and not same
 
     def _look(self) -> None:
         """Look through what is taken to stand behind the last layer, where its answers can be inverted."""
