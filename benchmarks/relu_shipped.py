@@ -35,7 +35,8 @@ class Case:
     box: tuple[float, float] | None = None
     leak: float = 0.0
     trained: str = ""
-    """``digits``: on scikit-learn's digits; ``regression``: on a smooth function of the inputs."""
+    """``digits``: on scikit-learn's digits; ``regression``: on a smooth function of the inputs; by torch's Adam in
+    float32, ``smooth``: on such a function, ``controller``: on linear feedback that saturates."""
     uniform: bool = False
     """Weights as torch draws them; else He's."""
     quick: bool = False
@@ -48,6 +49,17 @@ class Case:
     def domain(self):
         return None if self.box is None else unweave.Box(*self.box)
 
+
+BY_ADAM = (
+    (2, 25, 25, 1),
+    (4, 25, 25, 2),
+    (4, 32, 32, 1),
+    (3, 32, 32, 3),
+    (6, 21, 21, 3),
+    (14, 32, 32, 14),
+    (4, 64, 32, 2),
+)
+"""Sizes of published controllers and emulators."""
 
 CASES = [
     Case("float32 6-8-2", (6, 8, 2), "float32", quick=True),
@@ -71,6 +83,12 @@ CASES = [
     Case("100-100-50-10", (100, 100, 50, 10)),
     Case("200-128-64-10", (200, 128, 64, 10)),
     Case("784-64-32-10", (784, 64, 32, 10)),
+    *(
+        Case(f"{kind} {'-'.join(map(str, sizes))} {dtype} Box[-1,1]", sizes, dtype, (-1.0, 1.0), trained=kind)
+        for sizes in BY_ADAM
+        for kind in ("smooth", "controller")
+        for dtype in ("float64", "float32")
+    ),
     Case("8-12-1, 4 decimals", (8, 12, 1), decimals=4, quick=True),
     Case("8-12-1, 3 decimals", (8, 12, 1), decimals=3),
     Case("8-12-1, noise 1e-3", (8, 12, 1), noise=1e-3, quick=True),
@@ -83,7 +101,9 @@ CASES = [
 
 
 def train(case: Case, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Weights (out, in) and biases that scikit-learn ends with."""
+    """Weights (out, in) and biases that scikit-learn or torch ends with."""
+    if case.trained in ("smooth", "controller"):
+        return train_by_adam(case, seed)
     from sklearn.datasets import load_digits
     from sklearn.neural_network import MLPClassifier, MLPRegressor
 
@@ -98,6 +118,36 @@ def train(case: Case, seed: int) -> tuple[list[np.ndarray], list[np.ndarray]]:
         mixed = x @ rng.standard_normal((case.sizes[0], case.sizes[-1]))
         fitted = MLPRegressor(**options).fit(x, np.sin(mixed) + 0.3 * mixed**2)
     return [w.T.copy() for w in fitted.coefs_], list(fitted.intercepts_)
+
+
+def train_by_adam(case: Case, seed: int, num_steps: int = 2000) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Torch's own initial weights, and batches of 256 points of the box."""
+    import torch
+
+    rng = np.random.default_rng([seed, 11, *case.sizes])
+    torch.manual_seed(int(rng.integers(2**31)))
+    d, k = case.sizes[0], case.sizes[-1]
+    first, second, push = (rng.standard_normal((d, k)) / np.sqrt(d) for _ in range(3))
+
+    def target(x: np.ndarray) -> np.ndarray:
+        if case.trained == "controller":
+            return np.clip(3 * x @ first + np.sin(2 * x @ second), -1, 1)
+        return np.sin(3 * x @ first) + (x @ second) ** 2 + 0.5 * x @ push
+
+    layers = [torch.nn.Linear(a, b) for a, b in pairwise(case.sizes)]
+    model = torch.nn.Sequential(
+        *[part for layer in layers[:-1] for part in (layer, torch.nn.ReLU())], layers[-1]
+    )
+    descent = torch.optim.Adam(model.parameters(), lr=3e-3)
+    for _ in range(num_steps):
+        x = rng.uniform(*(case.box or (-1.0, 1.0)), (256, d))
+        loss = torch.mean((model(torch.tensor(x).float()) - torch.tensor(target(x)).float()) ** 2)
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+    return [p.weight.detach().double().numpy() for p in layers], [
+        p.bias.detach().double().numpy() for p in layers
+    ]
 
 
 def draw_network(case: Case, seed: int) -> Network:
@@ -152,7 +202,19 @@ def over_the_bound(network: Network, found: unweave.Identification) -> float:
     return float(np.sqrt(np.mean((errors / deviations) ** 2)))
 
 
-def run_case(case: Case, seeds: range, limit: float) -> None:
+def describe(network: Network, case: Case, seed: int, found: unweave.Identification, seconds: float) -> str:
+    """A line on one trial."""
+    queries = found.ledger.total / network.num_parameters
+    text = f"  {seed}: {found.outcome}, {found.method}, {queries:.0f} queries a parameter"
+    if found.network is not None and not found.network.is_open:
+        x = (case.domain or unweave.Box(-2.0, 2.0)).sample(4000, case.sizes[0], np.random.default_rng(9))
+        truth = network(x)
+        error = np.max(np.abs(found.network(x) - truth)) / np.std(truth)
+        text += f", {found.network.hidden}, function {error:.1e}"
+    return f"{text}, {seconds:.0f} s, {found.reason[:150]}"
+
+
+def run_case(case: Case, seeds: range, limit: float, each: bool = False) -> None:
     right, false, parameters, functions, queries, seconds, ratios = 0, 0, [], [], [], [], []
     for seed in seeds:
         network = draw_network(case, seed)
@@ -166,6 +228,8 @@ def run_case(case: Case, seeds: range, limit: float) -> None:
         )
         seconds.append(time.process_time() - began)
         queries.append(found.ledger.total / network.num_parameters)
+        if each:
+            print(describe(network, case, seed, found, seconds[-1]), flush=True)
         if not found.identified:
             continue
         rng = np.random.default_rng(9)
@@ -199,6 +263,7 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--first", type=int, default=0, help="first seed")
     parser.add_argument("--only", default="")
+    parser.add_argument("--each", action="store_true", help="a line a trial as well")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds a trial")
     options = parser.parse_args()
     chosen = [case for case in CASES if options.only in case.name and (case.quick or not options.quick)]
@@ -206,7 +271,7 @@ def main() -> None:
         parser.error(f"no class has {options.only!r} in its name: {', '.join(case.name for case in CASES)}")
     for case in chosen:
         trials = 2 if options.quick else options.trials
-        run_case(case, range(options.first, options.first + trials), options.limit)
+        run_case(case, range(options.first, options.first + trials), options.limit, options.each)
 
 
 if __name__ == "__main__":

@@ -222,11 +222,21 @@ class Sight:
         weak = squares <= CLEAR**2 * squares[-1]
         values = np.sqrt(np.maximum(squares, 0.0))
         if weak.any():
-            basis = vectors[:, weak]
-            product = [self._rows(part)[:, seen] @ (basis / scales[seen][:, None]) for part in parts]
-            values[weak], turn = _singular(_triangle([*product, gauge @ basis]))
+            basis, clear = vectors[:, weak], vectors[:, ~weak]
+            # the normal matrix mixes a little of those it tells into the others: more than these show themselves
+            mixed = gauge.T @ (gauge @ basis)
+            for rows in self._scaled(parts, seen, scales):
+                mixed += rows.T @ (rows @ basis)
+            basis = np.linalg.qr(basis - clear @ ((clear.T @ mixed) / squares[~weak, None]))[0]
+            shown = [rows @ basis for rows in self._scaled(parts, seen, scales)]
+            values[weak], turn = _singular(_triangle([*shown, gauge @ basis]))
             vectors[:, weak] = basis @ turn
         return np.arange(size), vectors, values, scales
+
+    def _scaled(self, parts: list[np.ndarray], seen: np.ndarray, scales: np.ndarray) -> Iterator[np.ndarray]:
+        """Rows of the Jacobian by the parameters that are seen, in their scales."""
+        for part in parts:
+            yield self._rows(part)[:, seen] / scales[seen]
 
     def _seen(self, shown: np.ndarray, own: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Which of the parameters ``own`` move the answers at all, and by how much in all; 0 for the others."""
@@ -275,7 +285,7 @@ def _largest_errors(
     seen = scales > 0
     relative = vectors / (scales * largest)[seen][:, None]
     dead = values <= INVISIBLE * values.max(initial=0.0)
-    relative[:, dead] = FREE * np.linalg.svd(relative[:, dead], full_matrices=False)[0]
+    relative[:, dead] = FREE * _orthonormal(relative[:, dead])
     relative[:, ~dead] /= values[~dead]
     unsure = np.linalg.norm(relative, axis=0) > KNOWN
     turn = scipy.linalg.eigh(relative[:, unsure].T @ relative[:, unsure], check_finite=False)[1]
@@ -285,6 +295,20 @@ def _largest_errors(
     found[np.ix_(seen, np.arange(len(values)))] = relative / lengths
     found[~seen, len(values) :] = np.eye(int(np.sum(~seen)))  # of these nothing is known
     return found * largest[:, None], np.append(1 / lengths, np.full(int(np.sum(~seen)), 1 / FREE))
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    """An orthonormal basis of what the columns span, whose rows may differ in size by many powers of ten.
+
+    Each row to its own last digits: with the largest rows first and pivoting, the triangular factor is exact for
+    columns that differ in the last digit of each row, and the basis is made of the columns themselves.
+    """
+    if not columns.shape[1]:
+        return columns
+    order = np.argsort(-np.max(np.abs(columns), axis=1), kind="stable")
+    found = scipy.linalg.qr(columns[order], mode="r", pivoting=True)
+    square = found[0][: columns.shape[1]]
+    return scipy.linalg.solve_triangular(square, columns[:, found[-1]].T, trans=1).T
 
 
 def _beyond_rounding(rows: np.ndarray, steps: np.ndarray, scales: np.ndarray) -> np.ndarray:

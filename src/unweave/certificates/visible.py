@@ -107,7 +107,9 @@ def measure_visible(
         if len(weak) and not len(telling) and np.max(unit_errors(network, sight.spread(hidden))) > known:
             steps = sight.steps(weak, limit)
             rows, moved = sight.best(pool, steps, TELLING)
-            hidden[weak] = (np.max(moved, axis=1) < 1) & (sight.errors[weak] > limit)
+            most = np.max(moved, axis=1)
+            # what moves no answer beyond rounding is known only because rounding adds up over many
+            hidden[weak] = (most == 0) | (most < 1) & (sight.errors[weak] > limit)
             seen = ~hidden[weak]
             telling = sight.choose(
                 pool[np.unique(rows)], steps[:, seen], np.minimum(sight.errors[weak][seen], 1)

@@ -12,6 +12,7 @@ from methods.relu.test_follow import draw_network, open_search
 from truth import random_network
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.compare import BEYOND
+from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places, walk_inside
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.methods.relu.lifted.search import Search
@@ -133,3 +134,31 @@ def test_exact_answers_are_polished_to_their_rounding():
     assert np.max(search._misses(search.network, *search._answers())) > 100
     search.polish()
     assert np.max(search._misses(search.network, *search._answers())) < 1
+
+
+def test_a_unit_of_a_corner_is_told_by_the_few_answers_that_are_wrong():
+    rest, rng = as_sum(random_network((3, 8, 6, 2), "relu", 1)), np.random.default_rng(4)
+    corner = np.array([1.0, 1.0, 1.0, -5.7])  # on at 1e-5 of the box
+    whole = replace(
+        rest,
+        gamma=np.vstack([rest.gamma, corner]),
+        beta=np.vstack([rest.beta, np.zeros(8)]),
+        output=np.vstack([rest.output, [[0.3, -0.2]]]),
+    )
+    x = np.concatenate([BOX.sample(3000, 3, rng), rng.uniform(1.8, 2.0, (120, 3))])
+    y, bars = whole(x), np.full(len(x), 1e-6)
+    assert 0.01 < np.mean(np.abs(rest(x) - y) > BEYOND * 1e-6) < 0.04
+    for seed in range(3):
+        grown, left = add_unit(rest, x, y, bars, np.random.default_rng(seed))
+        assert left < 1e-6
+        assert np.max(np.abs(grown(x) - y)) < 1e-4 * np.max(np.abs(rest(x) - y))
+
+
+def test_a_sum_is_the_same_over_more_planes_in_another_order():
+    point, rng = as_sum(random_network((3, 8, 6, 2), "relu", 1)), np.random.default_rng(4)
+    rows = np.vstack([-2.0 * point.rows[::-1] * (1 + 1e-6), [[0.6, 0.0, 0.8, 0.1]]])
+    x, wider = BOX.sample(200, 3, rng), point.over(rows)
+    assert wider is not None
+    np.testing.assert_allclose(wider(x), point(x), rtol=1e-12)
+    assert wider.beta.shape == (6, 9)
+    assert point.over(rows[1:]) is None

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unweave.core.domains import Box, Domain
+from unweave.methods.relu.lifted.changing import find_changing
 from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
 from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.planes import (
@@ -185,6 +186,7 @@ class Explained:
             with self.inquiry.meter.stage("second layer"):
                 s.measure(fresh)
                 self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
+                self._grow(self.planes.join(find_changing(s, self.planes)))
                 if not len(self.planes):
                     return
                 if self.follower is None:

@@ -97,7 +97,7 @@ class Fitted(Compared):
         if not self.is_bounded:
             return assemble(self.planes, self.follower.units(), x, y, bars, self.domain)
         if self.inquiry.coarse:
-            point = self.fit_jointly()
+            point = self._better_sum(self.point, self.fit_jointly())
         else:
             point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
         units = self.follower.units()
@@ -110,6 +110,15 @@ class Fitted(Compared):
         ]
         self.say("  plain, free form: " + ", ".join(f"wrong {w[0]:.4f} miss {w[2]:.1e}" for w in wrong))
         return plain if wrong[0][:2] < wrong[1][:2] or wrong[0] <= wrong[1] else free
+
+    def _better_sum(self, before: RidgeSum | None, fresh: RidgeSum) -> RidgeSum:
+        """The sum of the round before, which was mended, where it explains more answers than a fresh one."""
+        before = None if before is None else before.over(fresh.rows)
+        if before is None:
+            return fresh
+        wrong = [self._amiss(point, *self._answers())[0] for point in (before, fresh)]
+        self.say(f"  before: wrong {wrong[0]:.5f}, afresh {wrong[1]:.5f}")
+        return before if wrong[0] < wrong[1] else fresh
 
     def _compose(self, x, y) -> Assembly:
         """The network of the sum, of the least rank that explains the answers to these points, if one does."""

@@ -53,7 +53,12 @@ class Mended(Fitted):
             fitted = fit_freely(point, x[seen], y[seen], bars[seen])
             before, after = (self._amiss(p, x, y, bars) for p in (point, fitted))
             point, before = (fitted, after) if after[2] < before[2] else (point, before)
-            if turn % 3 == 1 and before[0] > MISSING:
+            # a unit that is on in a hundred-thousandth of the domain: too few answers are wrong, whatever is fitted
+            stuck = turn > 1 and before[0] > BETTER * min(shares)
+            if turn % 3 == 1 and (before[0] > MISSING or stuck):
+                if stuck:
+                    x, y, bars = self._look_closer(point)
+                    before = self._amiss(point, x, y, bars)
                 rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
                 grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
                 grown, after = self._better(grown, np.array([len(point.gamma)]), rows, before)
@@ -67,7 +72,7 @@ class Mended(Fitted):
             if not wrong.any() or clock.now() > self.deadline:
                 break
             patience = PATIENCE if before[0] < NEARLY else PATIENCE // 2
-            if turn >= patience and min(shares[-patience:]) >= min(shares[:-patience]):
+            if turn >= patience and min(shares[-patience:]) >= BETTER * min(shares[:-patience]):
                 break
             if turn < max_turns - 1:
                 self._ask_beside(x[wrong])

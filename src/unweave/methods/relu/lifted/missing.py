@@ -12,12 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from unweave.methods.relu.lifted.compare import BEYOND
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.methods.relu.lifted.traces import Traces
 
 BEGINNINGS, PASSES = 40, 12
 """Regions tried at first, and how often each is solved for and drawn anew."""
+LOCAL = 12
+"""How many of the first of them are some of the wrong answers and nothing else: the unit may be on in a corner only."""
 FAR = 30.0
 """Deviations in error bars from which on an answer counts less, where few are."""
 
@@ -38,14 +41,20 @@ def add_unit(
     basis = _basis(design, np.maximum(z, 0.0) * weights[:, None])
     whole = float(np.sum(_without(basis, target) ** 2))
     places = x / (np.std(x, axis=0) + 1e-300)
-    best = (1.0, np.zeros(features.shape[1]), np.zeros(y.shape[1]))
-    for _ in range(BEGINNINGS):
+    best, d = (1.0, np.zeros(features.shape[1]), np.zeros(y.shape[1])), extended.shape[1]
+    wrong = misses > BEYOND
+    for turn in range(BEGINNINGS):
         # a half space with a point deep inside that is wrong
         middle = places[rng.choice(len(x), p=misses / misses.sum())]
-        height = (places - middle) @ rng.standard_normal(len(middle))
-        on = height > -rng.uniform(0, 0.7) * np.std(height)
+        if turn < LOCAL:
+            near = np.argsort(np.where(wrong, np.linalg.norm(places - middle, axis=1), np.inf))
+            on = np.zeros(len(x), dtype=bool)
+            on[near[: max(1, int(rng.uniform(0.2, 1.0) * np.sum(wrong)))]] = True
+        else:
+            height = (places - middle) @ rng.standard_normal(len(middle))
+            on = height > -rng.uniform(0, 0.7) * np.std(height)
         for _ in range(PASSES):
-            found = _rank_one(design, on, basis, target)
+            found = _rank_one(design, on, basis, target, _bending(u[on], d))
             if found is None:
                 break
             theta, output = found
@@ -58,7 +67,7 @@ def add_unit(
             if np.array_equal(on, before):
                 break
     loss, theta, output = best
-    theta, d = theta / scale, extended.shape[1]
+    theta = theta / scale
     grown = replace(
         point,
         gamma=np.vstack([point.gamma, theta[:d]]),
@@ -108,14 +117,23 @@ def _without(basis: np.ndarray, rows: np.ndarray) -> np.ndarray:
     return rows - basis @ (basis.T @ rows)
 
 
+def _bending(heights: np.ndarray, width: int) -> np.ndarray:
+    """Numbers of the features that tell apart: (x, 1), ``width`` of them, and those of planes between the points."""
+    sides = heights > 0
+    return np.append(np.arange(width), width + np.flatnonzero(sides.any(axis=0) & ~sides.all(axis=0)))
+
+
 def _rank_one(
-    design: np.ndarray, on: np.ndarray, basis: np.ndarray, target: np.ndarray
+    design: np.ndarray, on: np.ndarray, basis: np.ndarray, target: np.ndarray, which: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Weights and output of the unit that explains ``target`` best if it is ``on`` there; positive on the whole."""
-    width = design.shape[1]
+    """Weights and output of the unit that explains ``target`` best if it is ``on`` there; positive on the whole.
+
+    Of the numbered features; the weights of others are zero.
+    """
+    width = len(which)
     if np.sum(on) < 2 * width:
         return None
-    own = design[on]
+    own = design[np.ix_(on, which)]
     shared = basis[on].T @ own
     matrix = own.T @ own - shared.T @ shared
     matrix[np.diag_indices(width)] += 1e-9 * np.trace(own.T @ own) / width
@@ -126,4 +144,6 @@ def _rank_one(
     theta = solution @ output
     if np.sum(own @ theta) < 0:
         theta, output = -theta, -output
-    return theta, output
+    weights = np.zeros(design.shape[1])
+    weights[which] = theta
+    return weights, output

@@ -15,6 +15,9 @@ from unweave.methods.relu.lifted.assemble import robust_solve
 from unweave.methods.relu.lifted.faces import Faces
 from unweave.methods.relu.lifted.traces import Traces
 
+SAME = 1e-3
+"""Planes closer than this are one, to the digits that lines tell them at least."""
+
 
 @dataclass(frozen=True)
 class RidgeSum:
@@ -54,6 +57,20 @@ class RidgeSum:
         )
         return np.concatenate([part.reshape(count, k, -1) for part in parts], axis=2)
 
+    def over(self, rows: np.ndarray) -> RidgeSum | None:
+        """The same sum over these planes, all of its own among them; None if one of its own is not."""
+        apart = np.minimum(
+            np.linalg.norm(_unit(rows)[:, None] - _unit(self.rows), axis=2),
+            np.linalg.norm(_unit(rows)[:, None] + _unit(self.rows), axis=2),
+        )
+        place = apart.argmin(axis=0)
+        if len(rows) < len(self.rows) or np.any(apart.min(axis=0) > SAME) or len(set(place)) < len(place):
+            return None
+        (m, n), k = self.beta.shape, self.output.shape[1]
+        rows, beta, bends = rows.copy(), np.zeros((m, len(rows))), np.zeros((len(rows), k))
+        rows[place], beta[:, place], bends[place] = self.rows, self.beta, self.above[:n]
+        return RidgeSum(rows, self.gamma, beta, self.output, np.vstack([bends, self.above[n:]]))
+
     def take(self, units: np.ndarray) -> RidgeSum:
         """With these units only."""
         return replace(self, gamma=self.gamma[units], beta=self.beta[units], output=self.output[units])
@@ -87,6 +104,10 @@ def put_up(traces: Traces, faces: Faces, x: np.ndarray, y: np.ndarray, bars: np.
     found = robust_solve(design, y - values, 1 / bars, num_passes=6)
     above, more = found[: len(none)], found[len(none) :]
     return replace(start, output=traces.output + more, above=above)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    return rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
 
 
 def keep_signs(traces: Traces, faces: Faces) -> tuple[np.ndarray, np.ndarray]:

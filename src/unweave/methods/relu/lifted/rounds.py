@@ -17,6 +17,8 @@ FEW, ROUGHLY_FEW = 0.2, 0.4
 """Share of the second layer's kinks that may be unexplained where a network is put together, exact answers or rough."""
 MENDABLE, MENDINGS = 0.1, 10
 """Share of answers that may be wrong where the sum is fitted on as it is, and how often it is."""
+IDLE = 2
+"""Fits in a row that leave no fewer wrong answers, after which only more lines help."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
 NOWHERE = 10.0
@@ -73,7 +75,7 @@ def search_two_layers(
 def _settle(search: Search, say) -> bool:
     """Whether fresh points agree with the network and its parameters are known; fits again where they do not."""
     goal = GOAL * search.inquiry.relative if search.inquiry.coarse else 1e-7
-    lean, fuller = False, None
+    lean, fuller, idle = False, None, 0
     for _ in range(MENDINGS if search.is_composed else 4):
         if search.network is None or search.wrong > 0.2:
             return False
@@ -116,7 +118,8 @@ def _settle(search: Search, say) -> bool:
             if search.wrong > 0 and fuller is not None:  # a unit was left out that answers asked since need
                 search.point, fuller, lean = fuller, None, False
                 search.mend()
-            if search.wrong > max(GAINING * before, NEARLY):
+            idle = idle + 1 if search.wrong > GAINING * before else 0
+            if search.wrong > max(GAINING * before, NEARLY) or (search.wrong > 0 and idle >= IDLE):
                 return False
             continue
         if search.inquiry.coarse:
