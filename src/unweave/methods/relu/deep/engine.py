@@ -134,7 +134,10 @@ def recover(
                 if known.depth == max_layers:
                     break
                 continue
-            if best.top is None or top.wrong.sum() <= num_wrong(pool, best):
+            before = -1 if best.top is None else num_wrong(pool, best)
+            if num_again and before == 0 < top.wrong.sum():
+                return best  # the borders of its weak units are not to be had
+            if best.top is None or top.wrong.sum() <= before:
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
