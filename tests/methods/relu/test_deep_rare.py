@@ -13,7 +13,7 @@ from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Stuck
-from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
+from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_place
 from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.top import features_at, features_below, fit_top
 from unweave.methods.relu.deep.view import LayerView
@@ -86,6 +86,42 @@ def test_contradictions_show_the_layer_of_a_rare_unit():
     true = np.where(unit.seen, rows_of(network, 1)[2], 0.0)
     assert unit.oriented
     assert true @ unit.row > (1 - 1e-9) * np.linalg.norm(true) * np.linalg.norm(unit.row)
+
+
+def test_a_rare_unit_of_an_inner_layer_is_put_in_its_place():
+    network = shifted(he_network((10, 8, 8, 5, 1), 1), 1, 2, 0.03)
+    pool = open_pool(network)
+    pool.inquiry.meter.ask(spread_points_of(network))
+    pool.add_lines(random_lines(pool.inquiry.meter.domain, 6, network.input_size, pool.rng))
+    known = without(network, 1, 2, 3)
+    top = fit_top(pool, known)
+    found = find_rare_unit(pool, known, top)
+    assert found is not None
+    before = pool.num_queries
+    better = put_in_place(pool, known, top, *found, lambda text: None)
+    assert better is not None
+    whole, top, opened = better
+    assert pool.num_queries - before < 1000
+    assert whole.weights[1].shape == (8, 8)
+    assert top.wrong.sum() <= len(opened[3])
+    told = [u for u in range(5) if (u, 7) not in opened[3]]
+    size = np.linalg.norm(network.weights[1][2])
+    np.testing.assert_allclose(whole.weights[2][told, 7], network.weights[2][told, 2] * size, rtol=1e-7)
+
+
+def test_where_a_weight_is_open_that_decides_whether_a_unit_is_on_nothing_is_sure():
+    network = he_network((5, 6, 4, 1), 0)
+    known = first_layers(network, 2)
+    x = spread_points_of(network, 500)
+    assert not known.is_unsure(x).any()
+    rows = rows_of(network, 1).copy()
+    rows[1, 3] = -50.0
+    known = first_layers(network, 1).extended(rows, 0.0, ((1, 3),))
+    h = first_layers(network, 1).features(x)
+    rest = h @ rows[1, :-1] + rows[1, -1] + 50.0 * h[:, 3]
+    np.testing.assert_array_equal(known.is_unsure(x), (h[:, 3] > 0) & (rest > 0))
+    assert known.first(1).extended(rows).open_entries == ((), ())
+    assert known.extended(np.ones((2, 5))).open_entries == ((), ((1, 3),), ())
 
 
 def test_a_last_layer_that_hardly_ever_switches_leaves_kinks():

@@ -21,6 +21,7 @@ from unweave.methods.relu.afar import is_afar, recover_from_afar
 from unweave.methods.relu.boxed import recover_in_box
 from unweave.methods.relu.deep.borders import derivatives
 from unweave.methods.relu.deep.engine import Recovered, recover
+from unweave.methods.relu.deep.fold import fold_turned
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sharpen import join, name_activations, sharpen
@@ -154,7 +155,10 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
                 f"everything above layer {known.depth}",
             ),
         )
-    network, kept = drop_idle_units(join(known, top), inquiry.meter.transcript()[0])
+    asked = inquiry.meter.transcript()[0]
+    known, entries = fold_turned(known, found.open_entries, asked)
+    found = replace(found, known=known, open_entries=entries)
+    network, kept = drop_idle_units(join(known, top), asked)
     network = sharpen(inquiry, network)
     wrong = (
         f"{top.share_wrong:.2%} of the answers contradict the network: a unit is missing"

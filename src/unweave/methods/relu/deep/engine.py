@@ -8,11 +8,12 @@ output layer when the layer is the last; then the output layer is tried by least
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unweave.core import clock
+from unweave.methods.relu.deep.borders import Opened, ask_borders
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
 from unweave.methods.relu.deep.entries import ask_entries
@@ -27,7 +28,7 @@ from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.repair import carry_over, find_rare_unit
+from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_place
 from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.sharpen import sharpen_layers
 from unweave.methods.relu.deep.steady import settle_steady
@@ -42,6 +43,9 @@ OPEN = 0.03
 
 MOST_TRIED = 3
 """Times that a layer is tried before the one below it is looked for again."""
+
+MOST_LACKED = 2
+"""Times that what a layer of so many units lacks is looked for before one is built on it as it is."""
 
 MOST_FRESH = 1500
 """Points that are asked where units may hide, at once."""
@@ -84,6 +88,8 @@ def recover(
     former_open: dict[int, tuple[tuple[int, int], ...]] = {}
     met: dict[tuple[int, ...], tuple[Known, list[Candidate]]] = {}
     stuck_at: dict[int, tuple[int, int]] = {}
+    most_units: dict[int, int] = {}
+    lacked: dict[tuple[int, int], int] = {}
     borders: set[int] = set()
     above: set[tuple[int, ...]] = set()
     deadline = clock.now() + max_seconds
@@ -98,9 +104,16 @@ def recover(
             if not begin and former is not None:
                 x = pool.inquiry.meter.transcript()[0]
                 begin = carry_over(former, known, former_open.get(known.depth + 1, ()), x)
-            found = find_layer(corners, say, begin=begin)
+            in_vain = lacked.get((known.depth, known.width), 0) >= MOST_LACKED
+            found = find_layer(corners, say, begin=begin, tolerant=in_vain)
             met[_key(known)] = known, found.units()
-            known = known.extended(found.rows, found.leak)
+            if len(found.rows) > most_units.get(depth, 0):  # what failed above it may not fail any more
+                if depth in most_units:
+                    failures = {l: count for l, count in failures.items() if l <= depth}
+                    num_back = {l: count for l, count in num_back.items() if l <= depth}
+                    stuck_at = {l: count for l, count in stuck_at.items() if l <= depth}
+                most_units[depth] = len(found.rows)
+            known = known.extended(found.rows, found.leak, found.open_entries)
             met[_key(known)] = known, list(found.above)
             opened[known.depth] = found.open_entries
             top = fit_top(pool, known)
@@ -113,20 +126,46 @@ def recover(
                 fine, top = sharpen_layers(pool, known, top)
                 for number in range(known.depth):
                     met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
+                fine, top = _ask_below(pool, fine, top, opened, say)
                 bare = known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
+                known, top = _ask_below(pool, known, top, opened, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
                 continue
-            if best.top is None or top.wrong.sum() <= num_wrong(pool, best):
+            before = -1 if best.top is None else num_wrong(pool, best)
+            if num_again and before == 0 < top.wrong.sum():
+                return best  # the borders of its weak units are not to be had
+            if best.top is None or top.wrong.sum() <= before:
                 best = Recovered(known, top, _flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
-            rare = find_rare_unit(pool, known, top, borders) if num_repairs < MAX_REPAIRS else None
+            rare = None
+            while num_repairs < MAX_REPAIRS:
+                rare = find_rare_unit(pool, known, top, borders)
+                if rare is None or rare[0] >= known.depth - 1:
+                    break
+                say(f"*** layer {rare[0] + 1} lacks a unit")
+                better = put_in_place(pool, known, top, *rare, say)
+                if better is None:
+                    break
+                num_repairs += 1
+                known, top, more = better
+                say(f"  put in its place: open {sum(map(len, more.values()))}, wrong {top.share_wrong:.5f}")
+                for layer, entries in more.items():
+                    opened[layer] = (*opened.get(layer, ()), *entries)
+                known = replace(known, open_entries=tuple(opened.get(l + 1, ()) for l in range(known.depth)))
+                known, top, opened[known.depth] = _finish(
+                    pool, known, top, suspects, opened[known.depth], say
+                )
+                known, top = _ask_below(pool, known, top, opened, say)
+                best = Recovered(known, top, _flat_entries(opened, known.depth))
+                bare, rare = known, None
+                if keep is not None:
+                    keep.append(best)
             if rare is not None and rare[0] < known.depth - 1:
                 below, unit = rare
-                say(f"*** layer {below + 1} lacks a unit")
                 num_repairs += 1
                 former, former_open = known, dict(opened)
                 known = known.first(below)
@@ -172,6 +211,7 @@ def recover(
             elif isinstance(stuck, Missing) and depth:
                 _look_near(pool, stuck.view)
                 lacking = layer_that_lacks(pool, stuck.view)
+                lacked[depth, known.width] = lacked.get((depth, known.width), 0) + 1
                 if lacking < depth:
                     say(f"*** layer {lacking} lacks a unit")
                     former, former_open = known, dict(opened)
@@ -201,6 +241,28 @@ def num_wrong(pool: Pool, found: Recovered) -> int:
     """How many of all answers that there are now a network contradicts."""
     assert found.top is not None
     return count_wrong(pool, found.known, found.top.coefficients)
+
+
+def _ask_below(
+    pool: Pool, known: Known, top: Top, opened: Opened, say: Callable[[str], None]
+) -> tuple[Known, Top]:
+    """The layers below the last with open entries that the borders of their features tell, now that there is a top.
+
+    ``opened`` loses these.
+    """
+    inner = {layer: opened[layer] for layer in range(2, known.depth) if opened.get(layer)}
+    if not inner or not top.is_output or any(known.leaks):
+        return known, top
+    other, left = ask_borders(pool, known, top, inner)
+    before, after = sum(map(len, inner.values())), sum(map(len, left.values()))
+    if after == before:
+        return known, top
+    fit = fit_top(pool, other, start=top.coefficients)
+    say(f"  below: {after} of {before} entries are open still, wrong {fit.share_wrong:.5f}")
+    if not fit.is_output or fit.wrong.sum() > count_wrong(pool, known, top.coefficients):
+        return known, top
+    opened.update(left)
+    return replace(other, open_entries=tuple(opened.get(l + 1, ()) for l in range(other.depth))), fit
 
 
 def layer_that_lacks(pool: Pool, view: LayerView) -> int:

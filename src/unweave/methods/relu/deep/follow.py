@@ -16,12 +16,14 @@ from unweave.methods.relu.deep.extremes import is_bounded
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.shared import KinkEquations, join_traces, take_kinks
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.walk import wander
 
 PARTICLES = 12
-FIRST = (2, 3, 6)
-"""Borders that a trace is tried at in its first rounds: most that begin at deeper units are lost there."""
+FIRST, LATER = (2, 3, 6), 8
+"""Borders that a trace is tried at in its first rounds: most that begin at deeper units are lost there. And later: what
+it has in common with kinks and with others may tell the rest."""
 SLACK = 3
 """Failures that a trace may have before it is lost, besides half of the borders that it has crossed."""
 QUIET = 2
@@ -35,16 +37,19 @@ def follow(
     *,
     sure: bool = False,
     strict: bool = False,
+    kinks: np.ndarray | None = None,
     max_rounds: int = 24,
     say: Callable[[str], None] = lambda text: None,
 ) -> list[Trace]:
     """The traces as far as they go; those that were lost are left out unless they are ``sure`` to be units.
 
-    ``strict``: lost are all that do not show wherever they should, at any border that they meet.
+    ``strict``: lost are all that do not show wherever they should, at any border that they meet. ``kinks``: such as may
+    be of the same units, with normals.
     """
     rng = pool.rng
     low, high = follow_box(pool)
-    quiet = 0
+    quiet, number = 0, np.zeros(0, dtype=int) if kinks is None else kinks
+    others = KinkEquations.at(pool, features, number)
     for turn in range(max_rounds):
         if not sure:
             traces = drop_twins(pool, features, traces)
@@ -56,20 +61,21 @@ def follow(
         meetings = wander(features, live, owner, x, low, high, rng)
         for j, trace in enumerate(live):
             trace.places = np.vstack([trace.places[: -PARTICLES or None][:PARTICLES], x[owner == j]])
-        if (
-            turn < len(FIRST) and len(meetings) and not sure
-        ):  # few of each while it is not clear which are lost
+        if len(meetings) and not sure:  # few of each while it is not clear which are lost
             rank = np.zeros(len(meetings), dtype=int)
             for j in np.unique(meetings.trace):
                 mine = np.flatnonzero(meetings.trace == j)
                 rank[mine[np.argsort(-meetings.room[mine])]] = np.arange(len(mine))
-            meetings = meetings.take(np.flatnonzero(rank < FIRST[turn]))
+            meetings = meetings.take(np.flatnonzero(rank < (*FIRST, LATER)[min(turn, len(FIRST))]))
         crossed = (
             measure_crossings(pool.inquiry, live, meetings) if len(meetings) else np.zeros(0, dtype=bool)
         )
         for j in np.unique(meetings.trace[crossed]):
             live[j].solve()
+            while take_kinks(live[j], others):
+                pass
         if not sure:
+            traces = join_traces(traces)
             traces = [trace for trace in traces if trace.num_failures < SLACK + trace.crossed / 2]
         if strict:
             traces = [trace for trace in traces if len(trace.blocked) < 2]

@@ -22,6 +22,8 @@ class Known:
     weights: tuple[np.ndarray, ...] = ()
     biases: tuple[np.ndarray, ...] = ()
     leaks: tuple[float, ...] = field(default=())
+    open_entries: tuple[tuple[tuple[int, int], ...], ...] = field(default=())
+    """For every layer (unit, feature) of weights that nothing has shown: they are set so that the unit is off there."""
 
     @property
     def depth(self) -> int:
@@ -32,17 +34,42 @@ class Known:
         """Number of features the next layer sees."""
         return len(self.biases[-1]) if self.weights else self.input_size
 
-    def extended(self, rows: np.ndarray, leak: float = 0.0) -> Known:
+    def extended(
+        self, rows: np.ndarray, leak: float = 0.0, open_entries: tuple[tuple[int, int], ...] = ()
+    ) -> Known:
         """One layer more, from rows (units, width + 1) of weights and bias."""
         return Known(
             self.input_size,
             (*self.weights, rows[:, :-1]),
             (*self.biases, rows[:, -1]),
             (*self.leaks, leak),
+            (*self._entries(), open_entries),
         )
 
     def first(self, depth: int) -> Known:
-        return Known(self.input_size, self.weights[:depth], self.biases[:depth], self.leaks[:depth])
+        return Known(
+            self.input_size,
+            self.weights[:depth],
+            self.biases[:depth],
+            self.leaks[:depth],
+            self._entries()[:depth],
+        )
+
+    def _entries(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        return (*self.open_entries, *[()] * (self.depth - len(self.open_entries)))
+
+    def is_unsure(self, x: np.ndarray) -> np.ndarray:
+        """At which points (n,) a unit would be on but for a weight that nothing has shown: it may be."""
+        out, h = np.zeros(len(x), dtype=bool), x
+        if not any(self.open_entries):
+            return out
+        for (w, b, leak), entries in zip(self.layers(), self._entries(), strict=True):
+            z = h @ w.T + b
+            for unit, feature in entries:
+                rest = z[:, unit] - w[unit, feature] * h[:, feature]
+                out |= (h[:, feature] > 0) & (rest > 0)
+            h = _activate(z, leak)
+        return out
 
     def layers(self) -> Iterable[tuple[np.ndarray, np.ndarray, float]]:
         return zip(self.weights, self.biases, self.leaks, strict=True)

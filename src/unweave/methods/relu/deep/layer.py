@@ -35,6 +35,8 @@ MANY = 60
 """Kinks that must show some unit of the layer, if all layers below are whole."""
 
 
+FEW_FOREIGN = 2
+"""Kinks that no unit on top of the known layers can have, beyond any doubt, where the layer does not close."""
 PATIENCE = 2
 """Rounds of a layer after which one that brings nothing is the last."""
 SHORT = 0.3
@@ -74,8 +76,12 @@ def find_layer(
     *,
     begin: list[Candidate] | None = None,
     max_rounds: int = 4,
+    tolerant: bool = False,
 ) -> Layer:
-    """The next layer on top of those that the corners are of; ``begin``: units of it that are known already."""
+    """The next layer on top of those that the corners are of; ``begin``: units of it that are known already.
+
+    ``tolerant``: kinks that no unit on top of these can have are left out, as looking for what is missing was in vain.
+    """
     pool, known = corners.pool, corners.known
     domain, rng = pool.inquiry.meter.domain, pool.rng
     units = begin or []
@@ -89,7 +95,7 @@ def find_layer(
         )
         if known.depth and not _is_foreign(view) and _is_short(view):
             units = _follow_more(view, units, tried, say)
-        if known.depth and (_is_foreign(view) or (not units and len(view.kinks) >= MANY)):
+        if known.depth and ((_is_foreign(view) and not tolerant) or (not units and len(view.kinks) >= MANY)):
             raise Missing(known.depth, view)
         more = (
             extreme_lines(known, 4, domain, rng)
@@ -99,7 +105,7 @@ def find_layer(
         if not units:
             continue
         say(_progress(view, units))
-        if known.depth and _too_many_misses(units):
+        if known.depth and not tolerant and _too_many_misses(units):
             raise Missing(known.depth, view)
         if not all(unit.whole for unit in units):
             units = update_units(view, complete_units(view, units, corners.failed, say))[0]
@@ -115,6 +121,8 @@ def find_layer(
         found = orient(view, corners, units, say, attempt=attempt)
         if isinstance(found, Layer):
             return found
+        if known.depth and not tolerant and view.clearly_foreign().sum() >= FEW_FOREIGN:
+            raise Missing(known.depth, view)
         units, sides = found
         tells = sides is None or not sides.failed or sides.is_leaky
         if tells and len(units) > max(lifted, 1) and all(unit.whole for unit in units):

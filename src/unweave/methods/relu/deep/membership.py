@@ -26,10 +26,13 @@ def crossings(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.nd
 
 
 def predict(view: LayerView, row: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(line, t, hit) of every predicted crossing at which the function is not constant."""
+    """(line, t, hit) of every predicted crossing at which the function is not constant, as far as features are sure."""
     line, t = crossings(view, row, seen)
     hit = view.pool.is_border(line, t, 10 * view.tolerance(line, t))
     counts = hit | ~view.pool.is_flat(line, t)
+    lines = view.pool.lines
+    if lines is not None and any(view.known.open_entries):
+        counts &= ~view.known.is_unsure(lines.points(line, t))
     return line[counts], t[counts], hit[counts]
 
 

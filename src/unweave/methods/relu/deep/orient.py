@@ -39,8 +39,9 @@ ASIDE = 0.03
 """How far off corners, relative to their distance, lines between them begin and end."""
 FEW_LINES = 3
 """Lines below which the zero set of a unit is crossed elsewhere before it is believed."""
-FEW = 0.3
-"""Share of corners that a unit which is missing may spoil when nothing shows it."""
+RARE = 2
+"""Corners that a unit which is missing may spoil, for every one that tells sides, when nothing else shows it: features
+are extreme at corners, and units that are hardly ever on are on there."""
 NUM_NORMALS = 4
 """Kinks of a unit that corners have shown whose normals are measured."""
 
@@ -85,8 +86,8 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
-        if sides.is_leaky:
-            break
+        if sides.is_leaky and (attempt > 1 or not known.depth or known.leaks[-1]):
+            break  # on relu layers all units are often on, seen through as many features
         if sides.settled and not [corner for corner in sides.failed if not _may_be_on(corner, partial)]:
             layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
             if layer is not None:
@@ -107,7 +108,7 @@ def orient(
             steady.extend(fill_entries(sides, rows, more, np.append(found.frame, True))[0])
         else:
             break
-    if attempt > 1 and sides is not None and sides.settled and len(sides.failed) <= FEW * len(sides.spoke):
+    if attempt > 1 and sides is not None and sides.settled and len(sides.failed) <= RARE * len(sides.spoke):
         whole = [unit for unit in units if unit.whole]
         rows = np.vstack([rows_of(whole)[0], *steady])
         if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
@@ -115,7 +116,7 @@ def orient(
             layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
-    if attempt > 1 and len(units) >= 2 and not all(unit.whole for unit in units):
+    if len(units) >= 2 and not all(unit.whole for unit in units):
         rows, seen = rows_of(units)
         told = vote_sides(corners, rows, seen)
         say(_told(told, len(rows)))

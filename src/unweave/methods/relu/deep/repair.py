@@ -2,24 +2,29 @@
 
 Contradictions lie where the unit is active. On a segment from there to an answer that agrees, the first kink that the
 network does not explain, seen from the side that agrees, is the unit's border: its layer is the one in whose features
-several such kinks are one row. That layer is looked for again with it, and what stood above is carried over.
+several such kinks are one row. The weights with which the layer above reads it follow from how the answers bend at its
+border (``borders``); where they do not, that layer is looked for again with it, and what stood above is carried over.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 
+from unweave.methods.relu.deep.borders import Opened, ask_borders
 from unweave.methods.relu.deep.candidates import Candidate, grow, grow_open
 from unweave.methods.relu.deep.confirm import confirm
 from unweave.methods.relu.deep.extremes import border_lines
+from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import predict
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.top import Top
+from unweave.methods.relu.deep.top import Top, count_wrong, fit_top
 from unweave.methods.relu.deep.units import agree, judge
 from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.deep.wide import complete_units
 
 FEWEST, ENOUGH = 3, 6
 """Borders that have to lie on the zero set of one row, and how many are looked for."""
@@ -27,6 +32,8 @@ MAX_BATCHES = 3
 """Times that segments are drawn: where entries are wrong as well, most have no border that is not known."""
 SAME = 1e-7
 """Units whose outputs are within this of each other are the same."""
+FEWER = 0.5
+"""Share of the contradictions that may be left where a unit is put in its place."""
 SHOWS = 0.9
 """Share of the places at which lines should meet its zero set that have to show it."""
 
@@ -62,6 +69,40 @@ def find_rare_unit(
     if best is None:
         return None
     return best[0], _oriented(pool, known.first(best[0]), best[1], numbers)
+
+
+def put_in_place(
+    pool: Pool, known: Known, top: Top, depth: int, unit: Candidate, say: Callable[[str], None]
+) -> tuple[Known, Top, Opened] | None:
+    """The network with a unit more on top of its first ``depth`` layers, and the weights that are open for it then.
+
+    None where contradictions do not become fewer: something else is missing as well.
+    """
+    if not unit.oriented or any(known.leaks):
+        return None
+    view = LayerView(pool, known.first(depth))
+    view.load()
+    if not unit.whole:
+        unit = complete_units(view, [unit], {}, say)[0]
+    if not unit.whole:
+        return None
+    unit = firm_units(view, [unit])[0]
+    row = unit.row / np.linalg.norm(unit.row[:-1])
+    weights, biases = list(known.weights), list(known.biases)
+    weights[depth] = np.vstack([weights[depth], row[:-1]])
+    biases[depth] = np.append(biases[depth], row[-1])
+    readers = len(biases[depth + 1])
+    weights[depth + 1] = np.hstack([weights[depth + 1], np.zeros((readers, 1))])
+    feature = len(biases[depth]) - 1
+    wider = replace(known, weights=tuple(weights), biases=tuple(biases))
+    opened: Opened = {depth + 2: tuple((u, feature) for u in range(readers))}
+    wider, opened = ask_borders(pool, wider, top, opened)
+    if len(opened[depth + 2]) == readers:
+        return None
+    fit = fit_top(pool, wider, start=top.coefficients)
+    if not fit.is_output or fit.wrong.sum() > FEWER * count_wrong(pool, known, top.coefficients):
+        return None
+    return wider, fit, opened
 
 
 def _oriented(pool: Pool, below: Known, unit: Candidate, numbers: np.ndarray) -> Candidate:

@@ -79,19 +79,25 @@ def _count(
     dense: list[tuple[Corner, np.ndarray]] = []
     num_searches = num_full = 0
     for corner in corners:
-        outcome = read_pattern(corner, rows, search=num_searches < MAX_SEARCHES)
+        moves = np.append(np.ones(len(units), dtype=bool), corner.moving[open_features])
+        outcome = read_pattern(corner, rows[moves], search=num_searches < MAX_SEARCHES)
         num_searches += outcome is None or outcome[1] is None
         if outcome is None:
             continue
-        on, solution = outcome
-        if not len(on):
+        if not len(outcome[0]):
             failed.append(corner)
             continue
-        num_full += bool(on.all())
+        on, solution = np.zeros(len(rows), dtype=bool), None
+        on[moves] = outcome[0]
+        if outcome[1] is not None:
+            solution = np.zeros((len(rows), outcome[1].shape[1]))
+            solution[moves] = outcome[1]
+        full = bool(on[moves].all())
+        num_full += full
         h = corner.features
         z = units[:, :-1] @ h + units[:, -1]
         if (
-            on.all() and len(rows) >= corner.basis.shape[1]
+            full and moves.sum() >= corner.basis.shape[1]
         ):  # all active, or one that is missing makes it look so
             dense.append((corner, z))
             continue

@@ -44,6 +44,8 @@ def find_corners(
     s = np.linalg.svd(rise / np.maximum(eps, 1e-300)[:, None, None], compute_uv=False)
     rank = np.sum(s > RANK * np.maximum(s[:, :1], 1e-300), axis=1)
     rank[eps <= 1e-9] = 0
+    if any(known.open_entries):
+        rank[known.is_unsure(there.reshape(-1, d)).reshape(len(x), -1).any(axis=1)] = 0
     free = rank == np.sum(np.max(np.abs(rise), axis=1) > 0, axis=1)
     least = s[np.arange(len(x)), np.maximum(rank - 1, 0)]
     order = np.lexsort((-np.minimum(least, 1.0) * np.minimum(room, 1.0), -rank))

@@ -79,6 +79,17 @@ class Trace:
             turned = self.null @ np.linalg.svd(inside[None])[2].T
             self.span, self.null = np.column_stack([self.span, turned[:, 0]]), turned[:, 1:]
 
+    def obey(self, system: np.ndarray, errors: np.ndarray) -> None:
+        """Equations ``system row = 0``, in units of which the errors are; the row that obeys them."""
+        self.system, self.errors = np.vstack([self.system, system]), np.append(self.errors, errors)
+        size = np.linalg.norm(system, axis=1)
+        told = (system @ self.null)[size > 0] / size[size > 0, None]
+        _, s, vt = np.linalg.svd(told)
+        rank = int(np.sum(s > 10 * NEW))
+        turned = self.null @ vt.T
+        self.span, self.null = np.column_stack([self.span, turned[:, :rank]]), turned[:, rank:]
+        self.solve()
+
     def solve(self) -> None:
         """The row by least squares from all equations, each in units of its error."""
         gauge = self.span.T @ self.gauge

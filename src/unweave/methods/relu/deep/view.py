@@ -16,6 +16,9 @@ PLACE = 1e-7
 ZERO = 1e-11
 """A feature below this share of the largest is off."""
 
+FAR_OFF, SHARP = 1e-3, 1e-8
+"""A normal farther off what layers pass than this, and known as well as this, is not theirs."""
+
 RETRY = 1.5
 """A kink that began no unit is tried again once there is this much more evidence."""
 
@@ -37,6 +40,7 @@ class LayerView:
     extended: np.ndarray
     rank: Any
     foreign: Any
+    off: np.ndarray
     condition: Any
     row: Any
     mask: np.ndarray
@@ -128,7 +132,8 @@ class LayerView:
         kept = s > 1e-7 * np.maximum(s[:, :1], 1e-300)
         self.rank = kept.sum(axis=1)
         inside = np.einsum("mrd,md->mr", vt, g) * kept
-        self.foreign = np.linalg.norm(inside, axis=1) < 1 - np.maximum(1e-8, 100 * self.error**2)
+        self.off = 1 - np.linalg.norm(inside, axis=1)
+        self.foreign = self.off > np.maximum(1e-8, 100 * self.error**2)
         low = np.min(np.where(kept, s, np.inf), axis=1, initial=np.inf)
         self.condition = s[:, 0] / np.maximum(low, 1e-300)
         # one row (weights, bias) a kink: the shortest that has this normal and vanishes here
@@ -141,6 +146,13 @@ class LayerView:
         self.row_error = np.where(self.complete, 10 * self.error * self.condition + 1e-12, np.inf)
         self.row_error[self.condition > 1e6] = np.inf
         self._constrain()
+        unsure = known.is_unsure(x)
+        self.foreign[unsure] = False
+        self.row_error[unsure] = self.noise[unsure] = np.inf
+
+    def clearly_foreign(self) -> np.ndarray:
+        """Which of them have normals far off all that a unit on top of the known layers can have."""
+        return self.foreign & (self.off > FAR_OFF) & (self.error < SHARP)
 
     def _constrain(self) -> None:
         """Linear constraints (d + 1 a kink) on the row and bias of the unit that bends there, and their rank."""

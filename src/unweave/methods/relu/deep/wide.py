@@ -44,7 +44,8 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
         seeds = _seeds(view, units, tried, num, above=True)
         if not len(seeds):
             break
-        traces += follow(pool, lifted, [begin(pool, lifted, int(m)) for m in seeds], say=say)
+        begun = [begin(pool, lifted, int(m)) for m in seeds]
+        traces += follow(pool, lifted, begun, kinks=_others(view, units), say=say)
         told = tell_sides(lifted, traces, say)
         if told is not None:
             rows = rows * told.signs[:, None]
@@ -76,6 +77,12 @@ def _seeds(
     return chosen[np.isfinite(pool.normal_error[chosen])]
 
 
+def _others(view: LayerView, units: list[Candidate]) -> np.ndarray:
+    """Kinks with normals that no unit of the layer explains."""
+    left = view.open[~explained(view, units)[view.open]]
+    return left[np.isfinite(view.pool.normal_error[left])]
+
+
 def follow_units(
     view: LayerView, units: list[Candidate], say: Callable[[str], None], tried: set[int], num: int = 40
 ) -> list[Candidate]:
@@ -84,7 +91,8 @@ def follow_units(
     seeds = _seeds(view, units, tried, num)
     if not len(seeds):
         return units
-    traces = follow(pool, view.known, [begin(pool, view.known, int(m)) for m in seeds], say=say)
+    begun = [begin(pool, view.known, int(m)) for m in seeds]
+    traces = follow(pool, view.known, begun, kinks=_others(view, units), say=say)
     view.load()
     found = list(units)
     for trace in traces:
