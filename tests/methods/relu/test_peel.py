@@ -15,7 +15,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.peel.climb import Climb
-from unweave.methods.relu.peel.looks import look
+from unweave.probes.looks import look
 from unweave.methods.relu.peel.order import settle
 from unweave.methods.relu.peel.sides import break_up
 from unweave.methods.relu.peel.trails import Region

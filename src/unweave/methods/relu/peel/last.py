@@ -40,7 +40,7 @@ class Closing:
 
     def __post_init__(self) -> None:
         climb = self.climb
-        self.traces = traces = climb.orient(self.traces)
+        self.traces = climb.candidates = traces = climb.orient(self.traces)
         self.features = features = climb.features
         self.odd = np.zeros((0, features.input_size))
         """Where answers contradict whatever the rows are: something is missing there."""

@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.methods.base import Finding, Problem
@@ -20,17 +21,20 @@ from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.sharpen import sharpen
+from unweave.methods.relu.lifted.draw import box_faces
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.last import Closing
+from unweave.methods.relu.peel.mend import fit_every, num_beyond
 from unweave.methods.relu.peel.trails import Region
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.lines import draw_lines, line_through
 
 LINES = 40
 """Random lines through the box, and as many between its faces."""
-FRESH, ROUNDS = 400, 6
+FRESH, ROUNDS = 400, 8
 """Fresh points asked at a time, and how often those that contradict are taken in."""
+RARE, MOST_RARE = 20, 1000
+"""Points a unit, and in all, at which some unit stands as it hardly ever does."""
 MOST_LAYERS = 8
 MOST_WRONG = 0.01
 """Share of the answers that a network which is returned whole may contradict."""
@@ -95,11 +99,12 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
     draw_pool(climb)
     late, known = 0, None
     while len(climb.generations) < MOST_LAYERS:
-        sure, loose = climb.settle_generation(climb.find_generation(known))
+        found = climb.find_generation(known)
         known = None
-        if late < MOST_LATE and climb.take_late([*sure, *loose]):
+        if late < MOST_LATE and climb.take_late(found):
             late += 1
             continue
+        sure, loose = climb.settle_generation(found)
         if (
             climb.generations
             and climb.candidates
@@ -182,11 +187,21 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
     for _ in range(ROUNDS):
         if not closing.fit():
             break
-        fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng)])
+        faces = box_faces(climb.region.low, climb.region.high, FRESH // 2, rng)
+        fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng), faces])
         wrong = len(closing.misses(fresh, inquiry.meter.ask(fresh)))
         climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict")
-        if not wrong:
-            return describe(climb, problem, *closing.result()), closing.odd
+        if wrong:
+            continue
+        found = describe(climb, problem, *closing.result())
+        assert found.network is not None
+        num_rare = min(RARE * sum(found.network.hidden), MOST_RARE)
+        rare = find_rare_patterns(found.network, num_rare, domain, None, rng)
+        if not num_beyond(inquiry, found.network, rare):
+            return found, closing.odd
+        fitted = fit_every(inquiry, found.network, climb.deadline)
+        if not len(closing.misses(rare, inquiry.meter.ask(rare))) or not num_beyond(inquiry, fitted, rare):
+            return replace(found, network=fitted), closing.odd
     if closing.last is not None and len(closing.odd):
         share = len(closing.odd) / len(inquiry.meter.transcript()[0])
         if share <= MOST_WRONG:
@@ -202,7 +217,7 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
     while isinstance(base, Lifted):
         base = base.known
     composed = compose(base, rows_of(features), top, climb.pool.inquiry.meter.domain, problem.rng("compose"))
-    return whole(composed, sharpen(climb.pool.inquiry, composed.network), base.depth)
+    return whole(composed, fit_every(climb.pool.inquiry, composed.network, climb.deadline), base.depth)
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:

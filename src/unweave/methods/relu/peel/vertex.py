@@ -11,7 +11,7 @@ import numpy as np
 
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
-from unweave.methods.relu.peel.looks import look
+from unweave.probes.looks import look
 from unweave.methods.relu.peel.trails import WIDTH, Region, clearance
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import Lines
