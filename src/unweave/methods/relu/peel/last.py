@@ -7,6 +7,7 @@ contradict are taken in until none does.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,16 +15,21 @@ import numpy as np
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
-from unweave.methods.relu.maps.parity import Board, Last, fit_last
+from unweave.methods.relu.lifted.draw import box_faces
+from unweave.methods.relu.maps.parity import Board, Last, fit_last, keep_more_sides
 from unweave.methods.relu.peel.climb import Climb
-from unweave.methods.relu.peel.sides import count_sides
+from unweave.methods.relu.peel.sides import count_sides, keep_sides
 
 POINTS = 4.0
 """Points for every unknown of the layer, ..."""
 MOST_POINTS = 6000
 """... at most so many."""
+UNASKED = 6000
+"""Points of the faces of the box at which open rows keep the sides that are counted there."""
 REFITS, MOST_TOLD = 8, 400
 """How often answers that contradict are taken in, and how many at a time."""
+SIDES = 8
+"""How often sides are kept at more answers before these are fitted."""
 FEW = 0.05
 """Share of the points that may be left out besides those taken in."""
 WITHIN = 1e-7
@@ -66,6 +72,16 @@ class Closing:
             self._signs(x[some]),
             [self._signs(part) for part in chains],
         )
+        region, d = climb.region, features.input_size
+        domain = region.inquiry.meter.domain
+        unasked = np.concatenate(
+            [
+                domain.sample(UNASKED // 3, d, region.rng),
+                box_faces(region.low, region.high, UNASKED, region.rng),
+            ]
+        )
+        sides = count_sides(region, features, traces, unasked)
+        self.board.unasked = self._below(unasked), sides, self._signs(unasked)
 
     def fit(self) -> bool:
         """Whether the layer explains every answer, those that contradict it taken in."""
@@ -76,6 +92,10 @@ class Closing:
         odd = np.zeros(0, dtype=int)
         for _ in range(REFITS):
             wrong = np.setdiff1d(self.misses(x, y), odd)
+            if self.last is not None and len(wrong):
+                wrong = self._keep_sides(x, y, wrong, odd)
+                if self._turn_below(x[wrong]):
+                    wrong = np.setdiff1d(self.misses(x, y), odd)
             climb.say(f"  {len(wrong)} of {len(x)} answers contradict, {len(odd)} are odd")
             if self.last is None or not len(wrong):
                 break
@@ -94,6 +114,45 @@ class Closing:
         wrong = self.misses(x, y)
         self.odd = x[wrong] if self.last is not None else x[:0]
         return not len(wrong)
+
+    def _keep_sides(self, x: np.ndarray, y: np.ndarray, wrong: np.ndarray, odd: np.ndarray) -> np.ndarray:
+        """Where open rows only have the wrong sign nothing need be fitted; the answers that contradict even so."""
+        assert self.last is not None
+        for _ in range(SIDES):
+            told = wrong[:: 1 + len(wrong) // MOST_TOLD]
+            low, _, sides = self._points(x[told], y[told])
+            self.board.keep_at(low, sides, self._signs(x[told]))
+            before, self.last = self.last, keep_more_sides(self.board, self.last)
+            left = np.setdiff1d(self.misses(x, y), odd)
+            if len(left) > len(wrong):
+                self.last = before
+                break
+            few, wrong = len(left) > 0.5 * len(wrong), left
+            if few or not len(wrong):
+                break
+        return wrong
+
+    def _turn_below(self, x: np.ndarray) -> bool:
+        """Whether units below have another sign at the points than is counted; their rows are turned then."""
+        assert self.last is not None
+        if not len(x) or not self.below:
+            return False
+        x = x[:: 1 + len(x) // MOST_TOLD]
+        differs = np.any(np.sign(self._below(x) @ self.last.below.T) != self._signs(x), axis=0)
+        units = [j for j in np.flatnonzero(differs) if self.below[j].null.shape[1]]
+        if not units:
+            return False
+        traces = []
+        for j in units:
+            trace = copy(self.below[j])
+            trace.row = self.last.below[j] * np.sign(self.last.below[j] @ trace.row)
+            traces.append(trace)
+        rows = keep_sides(self.climb.region, self.base, traces, x)
+        below = self.last.below.copy()
+        below[units] = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+        fit = fit_last(self.board, self.climb.say, replace(self.last, below=below))
+        self.last = self.last if fit is None else fit
+        return fit is not None
 
     def misses(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """Answers that contradict."""

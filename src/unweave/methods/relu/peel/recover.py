@@ -34,7 +34,9 @@ LINES = 40
 FRESH, ROUNDS = 400, 8
 """Fresh points asked at a time, and how often those that contradict are taken in."""
 RARE, MOST_RARE = 20, 1000
-"""Points a unit, and in all, at which some unit stands as it hardly ever does."""
+"""Points a unit, and in all, at which some unit stands as it hardly ever does, ..."""
+MORE, MOST_MORE = 4, 3000
+"""... and points of the faces for every weight, and in all, that are asked in the end."""
 MOST_LAYERS = 8
 MOST_WRONG = 0.01
 """Share of the answers that a network which is returned whole may contradict."""
@@ -197,6 +199,9 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
         assert found.network is not None
         num_rare = min(RARE * sum(found.network.hidden), MOST_RARE)
         rare = find_rare_patterns(found.network, num_rare, domain, None, rng)
+        num = int(np.clip(MORE * found.network.num_parameters, 2 * FRESH, MOST_MORE))
+        faces = box_faces(climb.region.low, climb.region.high, num, rng)
+        rare = np.concatenate([rare, domain.sample(num // 2, d, rng), faces])
         if not num_beyond(inquiry, found.network, rare):
             return found, closing.odd
         fitted = fit_every(inquiry, found.network, climb.deadline)
