@@ -28,6 +28,8 @@ UNASKED = 6000
 """Points of the faces of the box at which open rows keep the sides that are counted there."""
 REFITS, MOST_TOLD = 8, 400
 """How often answers that contradict are taken in, and how many at a time."""
+IDLE = 2
+"""How often in a row that may leave as many."""
 SIDES = 8
 """How often sides are kept at more answers before these are fitted."""
 FEW = 0.05
@@ -89,7 +91,7 @@ class Closing:
         x, y = climb.pool.inquiry.meter.transcript()
         if self.last is None:
             self.last = fit_last(self.board, climb.say)
-        odd = np.zeros(0, dtype=int)
+        odd, fewest, idle = np.zeros(0, dtype=int), len(x) + 1, 0
         for _ in range(REFITS):
             wrong = np.setdiff1d(self.misses(x, y), odd)
             if self.last is not None and len(wrong):
@@ -97,7 +99,8 @@ class Closing:
                 if self._turn_below(x[wrong]):
                     wrong = np.setdiff1d(self.misses(x, y), odd)
             climb.say(f"  {len(wrong)} of {len(x)} answers contradict, {len(odd)} are odd")
-            if self.last is None or not len(wrong):
+            fewest, idle = min(fewest, len(wrong) + len(odd)), idle + 1 if len(wrong) + len(odd) >= fewest else 0
+            if self.last is None or not len(wrong) or idle > IDLE:
                 break
             told = wrong[:: 1 + len(wrong) // MOST_TOLD]
             before, board = len(self.board.y), replace(self.board)

@@ -101,26 +101,34 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
     draw_pool(climb)
     late, known = 0, None
     while len(climb.generations) < MOST_LAYERS:
-        found = climb.find_generation(known)
+        found, before = climb.find_generation(known), known
         known = None
         if late < MOST_LATE and climb.take_late(found):
             late += 1
             continue
+        if before is not None and len(found) > len(before):
+            # what turns up where few answers contradict is seen in a corner only: most often it counts alike in all of it
+            climb.candidates = found
+            finding = close(climb, problem)[0] if climb.left_over() <= MOST_LEFT else None
+            if finding is not None:
+                return finding
+            found = climb.candidates
         sure, loose = climb.settle_generation(found)
-        if (
-            climb.generations
-            and climb.candidates
-            and len(sure) + len(loose) == len(climb.candidates)
-            and climb.left_over() <= MOST_LEFT
-        ):
+        whole = climb.generations and climb.candidates and len(sure) + len(loose) == len(climb.candidates)
+        if whole and climb.left_over() <= MOST_LEFT:
             finding, odd = close(climb, problem)
             if finding is not None:
                 return finding
             late += 1
-            if not len(odd) or late > MOST_LATE or not draw_towards(climb, odd):
+            if late > MOST_LATE:
                 break
-            known = climb.candidates
-            continue
+            if len(odd) and draw_towards(climb, odd):
+                known = climb.candidates
+                continue
+            if not len(odd) and sure and loose:  # some of these may stand below the others
+                climb.add_generation(loose)
+                continue
+            break
         if not sure:
             break
         climb.add_generation(sure)
