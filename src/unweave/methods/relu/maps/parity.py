@@ -33,6 +33,8 @@ MISPLACED = 2e-3
 """Share of the places by which more may have the wrong sign where two chains are taken for one unit."""
 PROGRAMS, MOST_WRONG = 6, 400
 """Linear programs for the signs of open rows, and points that the next one takes in."""
+IDLE = 1e-9
+"""Open directions that change values by less than this share of what others do change none."""
 CLEAR = 1e-3
 """Weight of turning a row, beside that of a sign which it does not keep."""
 
@@ -389,11 +391,15 @@ def _signed(board: Board, groups: list[list[int]], fit: Fit, low, sides, signs):
 
 def _keep(value: np.ndarray, turn: np.ndarray, size: float) -> np.ndarray:
     """The step ``a`` of least sum of what is negative of ``value + turn a``."""
-    scale = np.maximum(np.max(np.abs(turn), axis=0), 1e-300)
-    short, n, q = -turn / scale, len(turn), turn.shape[1]
+    scale, step = np.max(np.abs(turn), axis=0, initial=0.0), np.zeros(turn.shape[1])
+    use = scale > IDLE * np.max(scale, initial=0.0)
+    short = -turn[:, use] / scale[use]
+    n, q = short.shape
     found = linprog(
         np.concatenate([np.full(2 * q, CLEAR), np.ones(n)]),
         A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
         b_ub=value / size + 1e-9,
     )
-    return np.zeros(q) if found.x is None else (found.x[:q] - found.x[q : 2 * q]) * size / scale
+    if found.x is not None:
+        step[use] = (found.x[:q] - found.x[q : 2 * q]) * size / scale[use]
+    return step

@@ -99,7 +99,10 @@ class Closing:
                 if self._turn_below(x[wrong]):
                     wrong = np.setdiff1d(self.misses(x, y), odd)
             climb.say(f"  {len(wrong)} of {len(x)} answers contradict, {len(odd)} are odd")
-            fewest, idle = min(fewest, len(wrong) + len(odd)), idle + 1 if len(wrong) + len(odd) >= fewest else 0
+            fewest, idle = (
+                min(fewest, len(wrong) + len(odd)),
+                idle + 1 if len(wrong) + len(odd) >= fewest else 0,
+            )
             if self.last is None or not len(wrong) or idle > IDLE:
                 break
             told = wrong[:: 1 + len(wrong) // MOST_TOLD]

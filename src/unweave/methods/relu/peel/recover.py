@@ -107,7 +107,7 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
             late += 1
             continue
         if before is not None and len(found) > len(before):
-            # what turns up where few answers contradict is seen in a corner only: most often it counts alike in all of it
+            # what turns up where few answers contradict shows in a corner: most often it counts alike in all of it
             climb.candidates = found
             finding = close(climb, problem)[0] if climb.left_over() <= MOST_LEFT else None
             if finding is not None:

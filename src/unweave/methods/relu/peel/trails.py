@@ -15,8 +15,8 @@ from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.tracks import is_dark
 from unweave.methods.relu.deep.walk import Meetings, wander
-from unweave.probes.looks import Looks, look
 from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.probes.looks import Looks, look
 
 FAR, NEAR = 0.9, np.array([0.0, 0.5])
 """Where on its way to the next border a ray is looked at, and where if it is not seen there."""
