@@ -33,6 +33,8 @@ MISPLACED = 2e-3
 """Share of the places by which more may have the wrong sign where two chains are taken for one unit."""
 PROGRAMS, MOST_WRONG = 6, 400
 """Linear programs for the signs of open rows, and points that the next one takes in."""
+NEAREST, SWAY = 1000, 2.0
+"""Sides that hold another choice of open rows: of the points nearest to zero sets, and at random; and how far it goes."""
 IDLE = 1e-9
 """Open directions that change values by less than this share of what others do change none."""
 CLEAR = 1e-3
@@ -98,6 +100,7 @@ class Last:
     """The chains of every unit."""
     fit: Fit
     """Of which it is the one that keeps the sides."""
+    solution: np.ndarray
 
     def __call__(self, h: np.ndarray) -> np.ndarray:
         """The function of features with a one."""
@@ -145,6 +148,13 @@ class Board:
         more = (low, sides, signs)
         old = self.unasked
         self.unasked = more if old is None else tuple(np.vstack(pair) for pair in zip(old, more, strict=True))
+
+    def forget(self, low: np.ndarray) -> None:
+        """Sides are not kept at these points any more."""
+        if self.unasked is not None and len(low):
+            names = {row.tobytes() for row in np.ascontiguousarray(low)}
+            kept = np.array([row.tobytes() not in names for row in np.ascontiguousarray(self.unasked[0])])
+            self.unasked = tuple(part[kept] for part in self.unasked)
 
     @property
     def held(self) -> np.ndarray:
@@ -299,13 +309,43 @@ def keep_more_sides(board: Board, last: Last) -> Last:
     return _with_sides(board, last.groups, last.fit)[0]
 
 
+def sway(board: Board, last: Last, rng: np.random.Generator) -> Last:
+    """Another choice of what is open, as far from this one as the sides of what was asked let it go, some way at random."""
+    held = _signed(board, last.groups, last.fit, board.low, board.sides, board.held)
+    value, turn = held(last.solution), held(last.fit.null)
+    size = float(np.median(np.abs(value))) + 1e-300
+    scale = np.max(np.abs(turn), axis=0, initial=0.0)
+    use = scale > IDLE * np.max(scale, initial=0.0)
+    if not use.any():
+        return last
+    turn = turn[:, use] / scale[use]
+    shown = np.flatnonzero(np.linalg.norm(turn, axis=1) > 1e-9)
+    near = shown[np.argsort(value[shown])][:NEAREST]
+    some = np.union1d(near, rng.permutation(shown)[:NEAREST])
+    found = linprog(
+        rng.standard_normal(turn.shape[1]),
+        A_ub=-turn[some],
+        b_ub=np.maximum(value[some], 0.0) / size,
+        bounds=(-SWAY, SWAY),
+    )
+    if found.x is None:
+        return last
+    step = np.zeros(len(scale))
+    step[use] = found.x * size / scale[use]
+    return _as_last(board, last.groups, last.fit, last.solution + last.fit.null @ step)
+
+
 def _with_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[Last, float]:
     """The fit with its open directions as the sides have them, and the share of these that are missed."""
     solution, misplaced = _keep_sides(board, groups, fit)
+    return _as_last(board, groups, fit, solution), misplaced
+
+
+def _as_last(board: Board, groups: list[list[int]], fit: Fit, solution: np.ndarray) -> Last:
     p, k = board.low.shape[1] + len(board.rows), board.y.shape[1]
     rows = solution[p * k :].reshape(len(groups), p)
     outputs = np.array([board.outputs[group[0]] for group in groups])
-    return Last(fit.rows, rows, outputs, solution[: p * k].reshape(p, k).T, groups, fit), misplaced
+    return Last(fit.rows, rows, outputs, solution[: p * k].reshape(p, k).T, groups, fit, solution)
 
 
 def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], Fit]:

@@ -16,7 +16,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.lifted.draw import box_faces
-from unweave.methods.relu.maps.parity import Board, Last, fit_last, keep_more_sides
+from unweave.methods.relu.maps.parity import Board, Last, fit_last, keep_more_sides, sway
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.sides import count_sides, keep_sides
 
@@ -28,6 +28,11 @@ UNASKED = 6000
 """Points of the faces of the box at which open rows keep the sides that are counted there."""
 REFITS, MOST_TOLD = 8, 400
 """How often answers that contradict are taken in, and how many at a time."""
+FLIPS, MOST_FLIPPED, MOST_UNITS, ASIDE = 4, 300, 4, 1e-4
+"""How often sides are turned over, of how many answers and for how many units, and how far what is left over may be from
+the unit's output."""
+CHOICES = 4
+"""Other choices of what is open."""
 IDLE = 2
 """How often in a row that may leave as many."""
 SIDES = 8
@@ -118,8 +123,70 @@ class Closing:
             else:
                 self.last = fit
         wrong = self.misses(x, y)
+        for _ in range(FLIPS):
+            if self.last is None or not 0 < len(wrong) <= MOST_FLIPPED or not self._flip(x, y, wrong):
+                break
+            wrong = self.misses(x, y)
         self.odd = x[wrong] if self.last is not None else x[:0]
         return not len(wrong)
+
+    def _flip(self, x: np.ndarray, y: np.ndarray, wrong: np.ndarray) -> bool:
+        """Whether fewer answers contradict with one unit on its other side at those that do.
+
+        A zero set that is not known on the way there is not counted.
+        """
+        last, climb = self.last, self.climb
+        assert last is not None
+        low, _, sides = self._points(x[wrong], y[wrong])
+        signs = self._signs(x[wrong])
+        h = np.hstack([self._with(last.below).features(x[wrong]), np.ones((len(wrong), 1))])
+        rest, values = y[wrong] - last(h), np.abs(h @ last.rows.T) * np.linalg.norm(last.outputs, axis=1)
+        size = np.linalg.norm(rest, axis=1)
+        along = rest @ last.outputs.T
+        aside = np.linalg.norm(rest[:, None] - along[:, :, None] * last.outputs, axis=2)
+        mine = aside <= ASIDE * size[:, None]
+        order = np.argsort(np.median(values, axis=0) - 1e300 * np.mean(mine, axis=0))
+        for unit in order[:MOST_UNITS]:
+            which = np.flatnonzero(mine[:, unit])
+            if not len(which):
+                continue
+            turned = sides[which].copy()
+            turned[:, last.groups[unit][0]] *= -1
+            board, before = replace(self.board), self.board
+            board.forget(low[which])
+            board.add(low[which], y[wrong[which]], turned, signs[which])
+            fit = fit_last(board, climb.say, last)
+            if fit is None:
+                board.trim(last.groups, FEW + len(which) / len(board.y))
+                fit = fit_last(board, climb.say, last)
+            if fit is None:
+                continue
+            self.board, self.last = board, fit
+            left = self.misses(x, y)
+            climb.say(f"  flipped at {len(which)} answers: {len(wrong)} -> {len(left)} contradict")
+            if len(left) < len(wrong):
+                return True
+            self.board, self.last = before, last
+        return False
+
+    def doubtful(self, num: int) -> np.ndarray:
+        """Places at which other choices of what is open, that keep all sides seen, answer otherwise."""
+        last, region = self.last, self.climb.region
+        assert last is not None
+        domain, d = region.inquiry.meter.domain, self.features.input_size
+        x = np.concatenate(
+            [
+                domain.sample(UNASKED, d, region.rng),
+                box_faces(region.low, region.high, 2 * UNASKED, region.rng),
+            ]
+        )
+        h = np.hstack([self._with(last.below).features(x), np.ones((len(x), 1))])
+        y, chosen = last(h), []
+        for _ in range(CHOICES):
+            apart = np.max(np.abs(sway(self.board, last, region.rng)(h) - y), axis=1)
+            there = np.flatnonzero(apart > 10 * WITHIN * np.std(y))
+            chosen.append(region.rng.permutation(there)[: num // CHOICES])
+        return x[np.unique(np.concatenate(chosen))]
 
     def _keep_sides(self, x: np.ndarray, y: np.ndarray, wrong: np.ndarray, odd: np.ndarray) -> np.ndarray:
         """Where open rows only have the wrong sign nothing need be fitted; the answers that contradict even so."""

@@ -31,8 +31,10 @@ from unweave.probes.lines import draw_lines, line_through
 
 LINES = 40
 """Random lines through the box, and as many between its faces."""
-FRESH, ROUNDS = 400, 8
+FRESH, ROUNDS = 400, 12
 """Fresh points asked at a time, and how often those that contradict are taken in."""
+DOUBTFUL = 200
+"""Points at which the answers so far leave open what the network does."""
 RARE, MOST_RARE = 20, 1000
 """Points a unit, and in all, at which some unit stands as it hardly ever does, ..."""
 MORE, MOST_MORE = 4, 3000
@@ -199,8 +201,10 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
             break
         faces = box_faces(climb.region.low, climb.region.high, FRESH // 2, rng)
         fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng), faces])
+        doubtful = closing.doubtful(DOUBTFUL)
+        fresh = np.concatenate([fresh, doubtful])
         wrong = len(closing.misses(fresh, inquiry.meter.ask(fresh)))
-        climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict")
+        climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict, {len(doubtful)} were doubtful")
         if wrong:
             continue
         found = describe(climb, problem, *closing.result())
