@@ -34,7 +34,7 @@ MISPLACED = 2e-3
 PROGRAMS, MOST_WRONG = 6, 400
 """Linear programs for the signs of open rows, and points that the next one takes in."""
 NEAREST, SWAY = 1000, 2.0
-"""Sides that hold another choice of open rows: of the points nearest to zero sets, and at random; and how far it goes."""
+"""Sides that hold another choice of open rows, of the points nearest to zero sets and at random; how far it goes."""
 IDLE = 1e-9
 """Open directions that change values by less than this share of what others do change none."""
 CLEAR = 1e-3
@@ -310,7 +310,7 @@ def keep_more_sides(board: Board, last: Last) -> Last:
 
 
 def sway(board: Board, last: Last, rng: np.random.Generator) -> Last:
-    """Another choice of what is open, as far from this one as the sides of what was asked let it go, some way at random."""
+    """Another choice of what is open, some way at random as far as the sides of what was asked let it go."""
     held = _signed(board, last.groups, last.fit, board.low, board.sides, board.held)
     value, turn = held(last.solution), held(last.fit.null)
     size = float(np.median(np.abs(value))) + 1e-300

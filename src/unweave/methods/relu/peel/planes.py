@@ -1,7 +1,7 @@
 """Hyperplanes of the first layer by the votes of the pool's lines, from few normals.
 
 A kink with its normal is a candidate. A unit of the first layer bends the answers where a line crosses its plane,
-unless it is hidden there; a facet of a deeper unit ends at the first plane that it meets. So the candidate is a plane of
+unless it is hidden there; a facet of a deeper unit ends at the first plane it meets. So a candidate is a plane of
 the first layer if lines see it on both sides of several others.
 """
 

@@ -124,13 +124,14 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
             late += 1
             if late > MOST_LATE:
                 break
-            if len(odd) and draw_towards(climb, odd):
-                known = climb.candidates
-                continue
-            if not len(odd) and sure and loose:  # some of these may stand below the others
+            nearly = 0 < len(odd) <= MOST_WRONG * len(climb.pool.inquiry.meter.transcript()[0])
+            if sure and loose and not nearly:  # these may stand below the others
                 climb.add_generation(loose)
                 continue
-            break
+            if not len(odd) or not draw_towards(climb, odd):
+                break
+            known = climb.candidates
+            continue
         if not sure:
             break
         climb.add_generation(sure)
