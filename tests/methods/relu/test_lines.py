@@ -12,7 +12,7 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
-from unweave.methods.relu.lines import ReluLines
+from unweave.methods.relu.lines import ReluLines, _stay
 from unweave.methods.relu.polish import fit_doubtful
 from unweave.methods.relu.ridges import RidgeSum, fit_affine_part
 from unweave.models.resolve import resolve
@@ -236,3 +236,10 @@ def test_a_network_that_does_not_bend_in_its_box_is_the_affine_map_it_is_there(w
     assert not found.network.hidden
     x = domain.sample(100, 4, rng)
     assert np.max(np.abs(found.network(x) - network(x))) < 1e-12
+
+
+def test_kinks_that_stay_tell_of_a_second_layer() -> None:
+    assert _stay([89, 104, 67], 12)
+    assert not _stay([66, 10, 0], 12)
+    assert not _stay([212, 14, 1], 12)
+    assert not _stay([89, 104], 12)

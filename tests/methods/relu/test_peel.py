@@ -14,9 +14,11 @@ from unweave.evidence.precision import Precision
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.maps.parity import Board, fit_last, keep_more_sides
 from unweave.methods.relu.peel.climb import Climb
-from unweave.methods.relu.peel.looks import look
+from unweave.methods.relu.peel.mend import fit_every, num_beyond
 from unweave.methods.relu.peel.order import settle
+from unweave.methods.relu.peel.planes import find_planes
 from unweave.methods.relu.peel.sides import break_up
 from unweave.methods.relu.peel.trails import Region
 from unweave.models.resolve import resolve
@@ -86,17 +88,6 @@ def test_one_that_goes_straight_over_nothing_sure_stays_loose() -> None:
     assert above.tolist() == [False, False, True, False]
 
 
-def test_a_look_tells_one_kink_none_and_where() -> None:
-    inquiry = ask_in_box(
-        Network([np.eye(3), np.ones((1, 3))], [np.zeros(3), np.zeros(1)], ["relu", "identity"])
-    )
-    x = np.array([[0.0, 0.3, 0.4], [0.2, 0.3, 0.4]])
-    seen = look(inquiry, x - [0.001, 0, 0], np.array([[1.0, 0, 0]] * 2), np.full(2, 0.01))
-    assert seen.bent.tolist() == [True, False]
-    assert seen.straight.tolist() == [False, True]
-    assert abs(seen.shift[0] - 0.001) < 1e-12
-
-
 def test_ways_are_cut_where_units_bend() -> None:
     rng = np.random.default_rng(2)
     features = Lifted(Lifted(Known(3), rng.standard_normal((4, 4))), rng.standard_normal((3, 8)))
@@ -107,3 +98,51 @@ def test_ways_are_cut_where_units_bend() -> None:
     middle = (owner[:-1] == owner[1:])[:, None]
     halfway = features.features((x[:-1] + x[1:]) / 2)
     np.testing.assert_allclose(np.where(middle, halfway - (h[:-1] + h[1:]) / 2, 0.0), 0.0, atol=1e-12)
+
+
+def test_planes_that_lines_see_on_both_sides_of_others_are_of_the_first_layer() -> None:
+    network = he(3)
+    found, others = find_planes(climb_over(network, 60).pool, 2.0)
+    assert len(found) >= 4
+    assert errors(np.array([trace.row for trace in found]), network).max() < 1e-9
+    assert len(np.intersect1d([trace.seed for trace in found], others)) == 0
+
+
+def test_every_answer_is_fitted_to_its_error_bars() -> None:
+    network = he(5)
+    inquiry = ask_in_box(network)
+    rng = np.random.default_rng(4)
+    x = rng.uniform(-1, 1, (3000, 3))
+    inquiry.meter.ask(x)
+    start = Network(
+        network.weights, [network.biases[0] + 1e-7, *network.biases[1:]], network.activations, network.upper
+    )
+    assert num_beyond(inquiry, start, x) > 100
+    fitted = fit_every(inquiry, start, np.inf)
+    assert num_beyond(inquiry, fitted, x) == 0
+
+
+def test_open_rows_keep_the_sides_that_are_counted_where_nothing_was_asked() -> None:
+    """The third feature is off wherever answers are: only sides tell its weight."""
+    rng = np.random.default_rng(0)
+    row = np.array([1.0, -0.5, 2.0, 0.1])
+    low, more = (np.hstack([rng.uniform(-1, 1, (200, 3)), np.ones((200, 1))]) for _ in range(2))
+    low[:, 2] = 0.0
+    more[:, 2] = np.abs(more[:, 2])
+    zero = low[:12].copy()
+    zero[:, 1] = 2 * (zero[:, 0] + 0.1)
+    board = Board(
+        low,
+        np.abs(low @ row)[:, None],
+        np.sign(low @ row)[:, None],
+        np.ones((1, 1)),
+        [zero],
+        np.zeros((0, 4)),
+        [],
+    )
+    last = fit_last(board)
+    assert last is not None
+    board.keep_at(more, np.sign(more @ row)[:, None], np.zeros((200, 0)))
+    kept = keep_more_sides(board, last)
+    assert np.mean((more @ kept.rows[0]) * (more @ row) < -1e-6) == 0
+    assert np.max(np.abs(kept(low)[:, 0] - np.abs(low @ row))) < 1e-9

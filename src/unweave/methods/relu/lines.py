@@ -38,6 +38,10 @@ DEEPER = (
 POOR, DOUBTFUL = 1e-8, 1e4
 """A unit that could not be measured again where it has room, and whose error is beyond this and so many times the
 typical one, would blur everything else: it is looked for anew."""
+FEW = 100
+"""Planes up to which kinks that stay tell of deeper units; more may lie too close to be measured at once."""
+SHARE_LEFT, LEAST_LEFT = 0.5, 2
+"""Share of the first kinks, and number a line, that is as many as before."""
 BESIDE = 1e-2
 """Planes whose directions and offsets differ by less may be one that was taken for two."""
 
@@ -102,6 +106,7 @@ class ReluLines:
         domain, d = inquiry.meter.domain, inquiry.input_size
         bounded = _bounded(inquiry.meter)
         num_lines, num_points, num_clean = (12, 200, 2) if bounded else (2, 20, 1)
+        counts: list[int] = []
         for _ in range(self.max_rounds):
             residual = inquiry.against(model)
             x = np.concatenate([domain.sample(num_points, d, rng), domain.edge(num_points // 2, d, rng)])
@@ -115,6 +120,9 @@ class ReluLines:
                     return model, pieces, True
                 continue
             num_kinks = sum(len(k.positions) for k in kinks)
+            counts.append(num_kinks)
+            if bounded and not inquiry.coarse and _stay(counts, len(lines)) and len(model.planes) <= FEW:
+                return model, pieces, False
             if not (bounded or inquiry.coarse) and num_kinks > len(lines) * max(3, len(model.planes) // 4):
                 return model, pieces, False
             missing, _ = measure_planes(residual, lines, kinks, rng)
@@ -135,6 +143,14 @@ class ReluLines:
                 fitted = fit_doubtful(inquiry, model, rng)
                 model = _without_least_known(model, pieces) if fitted is model else fitted
         return model, pieces, False
+
+
+def _stay(counts: list[int], num_lines: int) -> bool:
+    """Whether kinks that no plane explains are as many after planes were measured at those before, and some stay.
+
+    Planes of one layer explain most of what was seen at once.
+    """
+    return len(counts) > 2 and counts[1] > max(SHARE_LEFT * counts[0], LEAST_LEFT * num_lines)
 
 
 def _affine_fit(inquiry: Inquiry, model: RidgeSum, x: np.ndarray) -> RidgeSum:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MEETINGS, CROSSED = 300, 0.25
+MEETINGS, CROSSED = 120, 0.28
 """Meetings from which on it shows, and the share of them that is crossed at least where there are two layers: 0.9 to 1
 is usual, 0.3 was seen where planes were missing."""
 

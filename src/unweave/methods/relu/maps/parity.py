@@ -31,6 +31,12 @@ TURNS = 8
 """Gauss-Newton steps for what no crossing has told of units below."""
 MISPLACED = 2e-3
 """Share of the places by which more may have the wrong sign where two chains are taken for one unit."""
+PROGRAMS, MOST_WRONG = 6, 400
+"""Linear programs for the signs of open rows, and points that the next one takes in."""
+NEAREST, SWAY = 1000, 2.0
+"""Sides that hold another choice of open rows, of the points nearest to zero sets and at random; how far it goes."""
+IDLE = 1e-9
+"""Open directions that change values by less than this share of what others do change none."""
 CLEAR = 1e-3
 """Weight of turning a row, beside that of a sign which it does not keep."""
 
@@ -92,6 +98,9 @@ class Last:
     """(k, features + 1)"""
     groups: list[list[int]]
     """The chains of every unit."""
+    fit: Fit
+    """Of which it is the one that keeps the sides."""
+    solution: np.ndarray
 
     def __call__(self, h: np.ndarray) -> np.ndarray:
         """The function of features with a one."""
@@ -120,6 +129,8 @@ class Board:
     """(n, rows) of the units below at the points, and at those of the chains, where they are counted, too; else as the
     rows have them."""
     on_signs: list[np.ndarray] | None = None
+    unasked: tuple[np.ndarray, ...] | None = None
+    """More points: what is known below, sides of chains, and signs of the units below; only sides count there."""
 
     def __post_init__(self) -> None:
         if self.signs is None or self.on_signs is None:
@@ -131,6 +142,19 @@ class Board:
         self.signs = np.vstack([self.held, np.sign(low @ self.rows.T) if signs is None else signs])
         self.low, self.y = np.vstack([self.low, low]), np.vstack([self.y, y])
         self.sides = np.vstack([self.sides, sides])
+
+    def keep_at(self, low: np.ndarray, sides: np.ndarray, signs: np.ndarray) -> None:
+        """More points at which sides are kept, whatever the answers."""
+        more = (low, sides, signs)
+        old = self.unasked
+        self.unasked = more if old is None else tuple(np.vstack(pair) for pair in zip(old, more, strict=True))
+
+    def forget(self, low: np.ndarray) -> None:
+        """Sides are not kept at these points any more."""
+        if self.unasked is not None and len(low):
+            names = {row.tobytes() for row in np.ascontiguousarray(low)}
+            kept = np.array([row.tobytes() not in names for row in np.ascontiguousarray(self.unasked[0])])
+            self.unasked = tuple(part[kept] for part in self.unasked)
 
     @property
     def held(self) -> np.ndarray:
@@ -275,12 +299,53 @@ def fit_last(
         groups, fit = old.groups, board.turn(old.groups, old.below)
     if fit.left > FITS:
         return None
-    solution, misplaced = _keep_sides(board, groups, fit)
-    p, k = board.low.shape[1] + len(board.rows), board.y.shape[1]
+    last, misplaced = _with_sides(board, groups, fit)
     say(f"  last layer: {len(groups)} units, left {fit.left:.1e}, misplaced {misplaced:.4f}")
+    return last
+
+
+def keep_more_sides(board: Board, last: Last) -> Last:
+    """The same fit with the sides kept at more points."""
+    return _with_sides(board, last.groups, last.fit)[0]
+
+
+def sway(board: Board, last: Last, rng: np.random.Generator) -> Last:
+    """Another choice of what is open, some way at random as far as the sides of what was asked let it go."""
+    held = _signed(board, last.groups, last.fit, board.low, board.sides, board.held)
+    value, turn = held(last.solution), held(last.fit.null)
+    size = float(np.median(np.abs(value))) + 1e-300
+    scale = np.max(np.abs(turn), axis=0, initial=0.0)
+    use = scale > IDLE * np.max(scale, initial=0.0)
+    if not use.any():
+        return last
+    turn = turn[:, use] / scale[use]
+    shown = np.flatnonzero(np.linalg.norm(turn, axis=1) > 1e-9)
+    near = shown[np.argsort(value[shown])][:NEAREST]
+    some = np.union1d(near, rng.permutation(shown)[:NEAREST])
+    found = linprog(
+        rng.standard_normal(turn.shape[1]),
+        A_ub=-turn[some],
+        b_ub=np.maximum(value[some], 0.0) / size,
+        bounds=(-SWAY, SWAY),
+    )
+    if found.x is None:
+        return last
+    step = np.zeros(len(scale))
+    step[use] = found.x * size / scale[use]
+    return _as_last(board, last.groups, last.fit, last.solution + last.fit.null @ step)
+
+
+def _with_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[Last, float]:
+    """The fit with its open directions as the sides have them, and the share of these that are missed."""
+    solution, misplaced = _keep_sides(board, groups, fit)
+    return _as_last(board, groups, fit, solution), misplaced
+
+
+def _as_last(board: Board, groups: list[list[int]], fit: Fit, solution: np.ndarray) -> Last:
+    p, k = board.low.shape[1] + len(board.rows), board.y.shape[1]
     rows = solution[p * k :].reshape(len(groups), p)
     outputs = np.array([board.outputs[group[0]] for group in groups])
-    return Last(fit.rows, rows, outputs, solution[: p * k].reshape(p, k).T, groups)
+    return Last(fit.rows, rows, outputs, solution[: p * k].reshape(p, k).T, groups, fit, solution)
 
 
 def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], Fit]:
@@ -314,29 +379,67 @@ def _group(board: Board, say: Callable[[str], None]) -> tuple[list[list[int]], F
 
 
 def _keep_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[np.ndarray, float]:
-    """The solution with its open directions such that every row has one sign on either side of its chains."""
-    h, solution, null = board.lift(board.low, board.held, fit.rows), fit.solution, fit.null
-    p, k = h.shape[1], board.y.shape[1]
-    values, turns = [], []
-    for place, group in enumerate(groups):
-        part = slice(p * k + place * p, p * k + (place + 1) * p)
-        signed = np.prod(board.sides[:, group], axis=1)[:, None] * h
-        values.append(signed @ solution[part])
-        turns.append(signed @ null[part])
-    value, turn = np.concatenate(values), np.vstack(turns)
+    """The solution with its open directions such that every row has one sign on either side of its chains.
+
+    Points at which nothing was asked are taken in where the rows have another sign there than is counted.
+    """
+    solution, null, held = (
+        fit.solution,
+        fit.null,
+        _signed(board, groups, fit, board.low, board.sides, board.held),
+    )
+    value, turn = held(solution), held(null)
     # a unit is positive or negative on its side throughout; its output says which
     size = float(np.median(np.abs(value))) + 1e-300
-    if null.shape[1] and np.any(value < 0):
-        open_rows = np.linalg.norm(turn, axis=1) > 1e-9 * size
-        value_, turn_ = value[open_rows], turn[open_rows]
-        scale = np.maximum(np.max(np.abs(turn_), axis=0), 1e-300)
-        short, n, q = -turn_ / scale, len(turn_), turn_.shape[1]
-        found = linprog(
-            np.concatenate([np.full(2 * q, CLEAR), np.ones(n)]),
-            A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
-            b_ub=value_ / size + 1e-9,
+    if not null.shape[1]:
+        return solution, float(np.mean(value < -1e-9 * size))
+    others = None if board.unasked is None else _signed(board, groups, fit, *board.unasked)
+    shown = np.linalg.norm(turn, axis=1) > 1e-9 * size
+    values, turns = value[shown], turn[shown]
+    step = np.zeros(null.shape[1])
+    for _ in range(PROGRAMS):
+        if np.any(values + turns @ step < -1e-9 * size):
+            step = _keep(values, turns, size)
+        if others is None or clock.now() > board.deadline:
+            break
+        more, change = others(solution), others(null)
+        wrong = np.flatnonzero(
+            (more + change @ step < -1e-9 * size) & (np.linalg.norm(change, axis=1) > 1e-9 * size)
         )
-        if found.x is not None:
-            step = (found.x[:q] - found.x[q : 2 * q]) * size / scale
-            solution, value = solution + null @ step, value + turn @ step
-    return solution, float(np.mean(value < -1e-9 * size))
+        wrong = wrong[:: 1 + len(wrong) // MOST_WRONG]
+        if not len(wrong):
+            break
+        values, turns = np.append(values, more[wrong]), np.vstack([turns, change[wrong]])
+    return solution + null @ step, float(np.mean(value + turn @ step < -1e-9 * size))
+
+
+def _signed(board: Board, groups: list[list[int]], fit: Fit, low, sides, signs):
+    """A function that gives the values of the groups' rows at points, positive on the side that is counted."""
+    h = board.lift(low, signs, fit.rows)
+    p, k = h.shape[1], board.y.shape[1]
+
+    def values(solution: np.ndarray) -> np.ndarray:
+        parts = []
+        for place, group in enumerate(groups):
+            side = np.prod(sides[:, group], axis=1)
+            own = h @ solution[p * k + place * p : p * k + (place + 1) * p]
+            parts.append(side * own if own.ndim == 1 else side[:, None] * own)
+        return np.concatenate(parts)
+
+    return values
+
+
+def _keep(value: np.ndarray, turn: np.ndarray, size: float) -> np.ndarray:
+    """The step ``a`` of least sum of what is negative of ``value + turn a``."""
+    scale, step = np.max(np.abs(turn), axis=0, initial=0.0), np.zeros(turn.shape[1])
+    use = scale > IDLE * np.max(scale, initial=0.0)
+    short = -turn[:, use] / scale[use]
+    n, q = short.shape
+    found = linprog(
+        np.concatenate([np.full(2 * q, CLEAR), np.ones(n)]),
+        A_ub=scipy.sparse.hstack([short, -short, -scipy.sparse.identity(n)], format="csr"),
+        b_ub=value / size + 1e-9,
+    )
+    if found.x is not None:
+        step[use] = (found.x[:q] - found.x[q : 2 * q]) * size / scale[use]
+    return step

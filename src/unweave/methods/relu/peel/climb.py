@@ -25,6 +25,7 @@ from unweave.methods.relu.deep.tracks import is_dark
 from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.peel.order import BENT, DEVIATIONS, bends_among, settle
 from unweave.methods.relu.peel.orient import orient, over_sides, restrict
+from unweave.methods.relu.peel.planes import find_planes
 from unweave.methods.relu.peel.rates import Lookout
 from unweave.methods.relu.peel.sides import keep_sides
 from unweave.methods.relu.peel.trails import Region, Trail, facets, shoot, stroll
@@ -47,10 +48,10 @@ STEPS, CROSSINGS = 20, 7
 """Steps of the particles in a round, and attempts at a crossing."""
 MOST_ENDS, LEAST_SEEN = 0.34, 0.6
 """Share of rays that may end, and of crossings with lines that are seen at least, where a unit is hidden at times."""
+TELLING = 4
+"""Crossings with lines that tell without rays that end."""
 VERTICES = 2
 """Ends that are looked at closely."""
-ALIKE = 1e-6
-"""Facets whose planes differ by less are the same."""
 LATE = 2
 """Units of the last generation that a trace goes straight over to be of that generation itself."""
 PLACE = 1e-6
@@ -110,12 +111,14 @@ class Climb:
         self.ended: list[Trail] = []
         idle = 0
         self.lookout = Lookout(self.pool, self.features)
+        if not self.generations:
+            sure, others = find_planes(self.pool, self.region.scale)
+            found, self.planes = drop_twins(self.pool, self.features, found + sure), others.tolist()
+            self.say(f"  {len(found)} planes, {len(others)} others, {self.pool.num_queries} questions")
         while True:
             self.check_time()
-            seeds = (
-                self._seeds(found, tried) if self.generations else self._planes(found, tried, idle >= IDLE)
-            )
-            if self.generations and idle >= IDLE:
+            seeds = self._seeds(found, tried) if self.generations else self._planes(found, tried)
+            if idle >= IDLE:
                 break
             if not len(seeds):
                 break
@@ -135,7 +138,7 @@ class Climb:
     def settle_generation(self, found: list[Trace]) -> tuple[list[Trace], list[Trace]]:
         """Of traces found as units of the next layer those that surely are, and those that may stand above it."""
         if self.generations:
-            found = unite_traces(found)
+            found = unite_traces(self.orient(unite_traces(found)))
         bends = bends_among(self.region, self.features, found)
         sure, above = settle(bends)
         self.bends, self.candidates = bends, found
@@ -187,29 +190,15 @@ class Climb:
         self.features = Lifted(self.features, rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True))
         self.generations.append(found)
 
-    def _planes(self, found: list[Trace], tried: set[int], few: bool) -> np.ndarray:
-        """Kinks whose facets were met most often, each once; ``few``: only those met more than once."""
-        pool = self.pool
-        left = self.unexplained()
-        pool.measure(left, Known(pool.input_size))
-        left = left[np.isfinite(pool.normal_error[left])]
-        for trace in found:
-            left = left[~lies_on(pool, self.features, trace, left)]
-        left = np.array([m for m in left if int(m) not in tried], dtype=int)
-        offset = np.einsum("nd,nd->n", pool.normal[left], pool.x[left])
-        planes = np.column_stack([pool.normal[left], offset / self.region.scale])
-        alike = [
-            np.minimum(*(np.max(np.abs(planes - s * p), axis=1) for s in (1, -1))) < ALIKE for p in planes
-        ]
-        count = np.array([int(same.sum()) for same in alike], dtype=int)
-        chosen: list[int] = []
-        for row in np.argsort(-count, kind="stable"):
-            if len(chosen) == BATCH or (few and count[row] < 2):
-                break
-            if int(left[row]) not in tried:
-                same = left[alike[row]]
-                chosen.append(int(same[np.argmin(pool.normal_error[same] + pool.place_error[same])]))
-                tried.update(int(m) for m in same)
+    def _planes(self, found: list[Trace], tried: set[int]) -> np.ndarray:
+        """Kinks of planes that several lines see, those seen most first."""
+        left = [m for m in self.planes if int(m) not in tried]
+        chosen = [
+            int(m)
+            for m in left
+            if not any(lies_on(self.pool, self.features, one, np.array([m]))[0] for one in found)
+        ][:BATCH]
+        tried.update(left if not chosen else left[: left.index(chosen[-1]) + 1])
         return np.array(chosen, dtype=int)
 
     def _seeds(self, found: list[Trace], tried: set[int]) -> np.ndarray:
@@ -297,12 +286,10 @@ class Climb:
 
     def _is_lost(self, trail: Trail) -> bool:
         """Whether too many rays end, or too few of the lines that cross it see it, for a unit of the layer."""
-        if not trail.ends:
-            return False
-        if len(trail.ends) > MOST_ENDS * max(trail.rays, FIRST):
+        if trail.ends and len(trail.ends) > MOST_ENDS * max(trail.rays, FIRST):
             return True
         seen, crossed = self.lookout.rate(trail.trace)
-        return seen < LEAST_SEEN * crossed
+        return (bool(trail.ends) or crossed >= TELLING) and seen < LEAST_SEEN * crossed
 
     def _bends(self, trail: Trail) -> bool:
         """Whether rays that end show a bend; else the unit does not show beyond."""

@@ -12,6 +12,7 @@ from itertools import product
 
 import numpy as np
 
+from unweave.certificates.rare_patterns import find_rare_patterns
 from unweave.core import clock
 from unweave.core.errors import BudgetSpent, TimeSpent
 from unweave.methods.base import Finding, Problem
@@ -20,17 +21,24 @@ from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.sharpen import sharpen
+from unweave.methods.relu.lifted.draw import box_faces
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.last import Closing
+from unweave.methods.relu.peel.mend import fit_every, num_beyond
 from unweave.methods.relu.peel.trails import Region
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.lines import draw_lines, line_through
 
 LINES = 40
 """Random lines through the box, and as many between its faces."""
-FRESH, ROUNDS = 400, 6
+FRESH, ROUNDS = 400, 12
 """Fresh points asked at a time, and how often those that contradict are taken in."""
+DOUBTFUL = 200
+"""Points at which the answers so far leave open what the network does."""
+RARE, MOST_RARE = 20, 1000
+"""Points a unit, and in all, at which some unit stands as it hardly ever does, ..."""
+MORE, MOST_MORE = 4, 3000
+"""... and points of the faces for every weight, and in all, that are asked in the end."""
 MOST_LAYERS = 8
 MOST_WRONG = 0.01
 """Share of the answers that a network which is returned whole may contradict."""
@@ -95,22 +103,32 @@ def _peel(climb: Climb, problem: Problem) -> Finding:
     draw_pool(climb)
     late, known = 0, None
     while len(climb.generations) < MOST_LAYERS:
-        sure, loose = climb.settle_generation(climb.find_generation(known))
+        found, before = climb.find_generation(known), known
         known = None
-        if late < MOST_LATE and climb.take_late([*sure, *loose]):
+        if late < MOST_LATE and climb.take_late(found):
             late += 1
             continue
-        if (
-            climb.generations
-            and climb.candidates
-            and len(sure) + len(loose) == len(climb.candidates)
-            and climb.left_over() <= MOST_LEFT
-        ):
+        if before is not None and len(found) > len(before):
+            # what turns up where few answers contradict shows in a corner: most often it counts alike in all of it
+            climb.candidates = found
+            finding = close(climb, problem)[0] if climb.left_over() <= MOST_LEFT else None
+            if finding is not None:
+                return finding
+            found = climb.candidates
+        sure, loose = climb.settle_generation(found)
+        whole = climb.generations and climb.candidates and len(sure) + len(loose) == len(climb.candidates)
+        if whole and climb.left_over() <= MOST_LEFT:
             finding, odd = close(climb, problem)
             if finding is not None:
                 return finding
             late += 1
-            if not len(odd) or late > MOST_LATE or not draw_towards(climb, odd):
+            if late > MOST_LATE:
+                break
+            nearly = 0 < len(odd) <= MOST_WRONG * len(climb.pool.inquiry.meter.transcript()[0])
+            if sure and loose and not nearly:  # these may stand below the others
+                climb.add_generation(loose)
+                continue
+            if not len(odd) or not draw_towards(climb, odd):
                 break
             known = climb.candidates
             continue
@@ -182,11 +200,26 @@ def close(climb: Climb, problem: Problem) -> tuple[Finding | None, np.ndarray]:
     for _ in range(ROUNDS):
         if not closing.fit():
             break
-        fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng)])
+        faces = box_faces(climb.region.low, climb.region.high, FRESH // 2, rng)
+        fresh = np.concatenate([domain.sample(FRESH, d, rng), domain.edge(FRESH // 2, d, rng), faces])
+        doubtful = closing.doubtful(DOUBTFUL)
+        fresh = np.concatenate([fresh, doubtful])
         wrong = len(closing.misses(fresh, inquiry.meter.ask(fresh)))
-        climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict")
-        if not wrong:
-            return describe(climb, problem, *closing.result()), closing.odd
+        climb.say(f"  {wrong} of {len(fresh)} fresh answers contradict, {len(doubtful)} were doubtful")
+        if wrong:
+            continue
+        found = describe(climb, problem, *closing.result())
+        assert found.network is not None
+        num_rare = min(RARE * sum(found.network.hidden), MOST_RARE)
+        rare = find_rare_patterns(found.network, num_rare, domain, None, rng)
+        num = int(np.clip(MORE * found.network.num_parameters, 2 * FRESH, MOST_MORE))
+        faces = box_faces(climb.region.low, climb.region.high, num, rng)
+        rare = np.concatenate([rare, domain.sample(num // 2, d, rng), faces])
+        if not num_beyond(inquiry, found.network, rare):
+            return found, closing.odd
+        fitted = fit_every(inquiry, found.network, climb.deadline)
+        if not len(closing.misses(rare, inquiry.meter.ask(rare))) or not num_beyond(inquiry, fitted, rare):
+            return replace(found, network=fitted), closing.odd
     if closing.last is not None and len(closing.odd):
         share = len(closing.odd) / len(inquiry.meter.transcript()[0])
         if share <= MOST_WRONG:
@@ -202,7 +235,7 @@ def describe(climb: Climb, problem: Problem, features: Lifted, top: np.ndarray) 
     while isinstance(base, Lifted):
         base = base.known
     composed = compose(base, rows_of(features), top, climb.pool.inquiry.meter.domain, problem.rng("compose"))
-    return whole(composed, sharpen(climb.pool.inquiry, composed.network), base.depth)
+    return whole(composed, fit_every(climb.pool.inquiry, composed.network, climb.deadline), base.depth)
 
 
 def describe_open(climb: Climb, reason: str) -> Finding:

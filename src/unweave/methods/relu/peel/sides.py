@@ -12,6 +12,7 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.tracks import is_dark, keep_signs
+from unweave.methods.relu.lifted.draw import box_faces
 from unweave.methods.relu.peel.trails import Region, clearance, facets
 
 POINTS = 800
@@ -82,21 +83,28 @@ def _beside(region: Region, features: Known | Lifted, trace: Trace) -> np.ndarra
     return np.clip(x + step[:, None] * normal, region.low, region.high)
 
 
-def keep_sides(region: Region, features: Known | Lifted, traces: list[Trace]) -> np.ndarray:
-    """The rows of the traces, where they are open such that every point has the sign that is counted."""
+def keep_sides(
+    region: Region, features: Known | Lifted, traces: list[Trace], more: np.ndarray | None = None
+) -> np.ndarray:
+    """The rows of the traces, where they are open such that every point has the sign that is counted.
+
+    ``more``: points at which they surely are to have it.
+    """
     rows = np.array([trace.row for trace in traces])
     some = [j for j, trace in enumerate(traces) if trace.null.shape[1]]
     if not some:
         return rows
     domain, d = region.inquiry.meter.domain, region.inquiry.input_size
     num = (1 + MORE) * POINTS
-    x = np.concatenate([domain.sample(num, d, region.rng), domain.edge(num // 2, d, region.rng)])
-    x = np.clip(x, region.low, region.high)
+    more = np.zeros((0, d)) if more is None else more
+    x = [domain.sample(num, d, region.rng), box_faces(region.low, region.high, num, region.rng)]
+    x = np.clip(np.concatenate([more, *x]), region.low, region.high)
     sides = count_sides(region, features, [traces[j] for j in some], x)
     extended = np.hstack([features.features(x), np.ones((len(x), 1))])
     for place, j in enumerate(some):
         dark, side = is_dark(traces[j], extended), sides[:, place]
-        held = np.flatnonzero(dark)[:: 1 + MORE]
+        held = np.flatnonzero(dark)
+        held = np.union1d(held[:: 1 + MORE], held[held < len(more)])
         for _ in range(TURNS):
             wrong = np.flatnonzero(dark & (side * (extended @ rows[j]) < 0))
             if not len(wrong):

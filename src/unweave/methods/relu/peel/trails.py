@@ -15,11 +15,11 @@ from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.tracks import is_dark
 from unweave.methods.relu.deep.walk import Meetings, wander
-from unweave.methods.relu.peel.looks import Looks, look
 from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.probes.looks import Looks, look
 
-ALONG = np.array([0.0, 0.5, 0.9])
-"""Where on its way to the next border a ray is looked at."""
+FAR, NEAR = 0.9, np.array([0.0, 0.5])
+"""Where on its way to the next border a ray is looked at, and where if it is not seen there."""
 WIDTH, CLEAR = 1e-3, 0.1
 """Widths of looks, relative to the domain, and to the distance of the next known border."""
 PLACE = 1e-9
@@ -132,7 +132,10 @@ def draw_along(normal: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def shoot(region: Region, features: Known | Lifted, trails: list[Trail], owner, x, v=None) -> np.ndarray:
-    """Rays from the places ``x`` of the trails ``owner``; what is seen is noted. The rays' ends that were seen."""
+    """Rays from the places ``x`` of the trails ``owner``; what is seen is noted. The rays' ends that were seen.
+
+    A facet is flat up to the next known border: only where its far end is not seen is the way there looked at.
+    """
     rows = np.array([trail.trace.row for trail in trails])[owner]
     normal = facets(features, rows, x)
     v = draw_along(normal, region.rng) if v is None else v
@@ -141,25 +144,37 @@ def shoot(region: Region, features: Known | Lifted, trails: list[Trail], owner, 
     with np.errstate(divide="ignore", invalid="ignore"):
         times = np.where(speed * z < 0, -z / speed, np.inf).min(axis=1, initial=np.inf)
     way = np.minimum(times, region.walls(x, v))
-    n, t = len(x), len(ALONG)
-    points = (x + (ALONG[:, None] * way)[:, :, None] * v).reshape(t * n, -1)
-    hit, gone = watch(region, features, trails, np.tile(owner, t), points)
-    hit, gone = hit.reshape(t, n), gone.reshape(t, n)
-    points = points.reshape(t, n, -1)
-    far = x.copy()
-    for i in range(n):
+    far = x + (FAR * way)[:, None] * v
+    hit, gone = watch(region, features, trails, owner, far)
+    lost = np.flatnonzero(~hit)
+    near = x[lost] + (NEAR[:, None] * way[lost])[:, :, None] * v[lost]
+    t = len(NEAR)
+    seen, not_seen = (
+        part.reshape(t, len(lost))
+        for part in watch(
+            region, features, trails, np.tile(owner[lost], t), near.reshape(t * len(lost), x.shape[1])
+        )
+    )
+    ends = np.where(hit[:, None], far, x)
+    for i in np.flatnonzero(hit):
+        trails[owner[i]].rays += 1
+    for place, i in enumerate(lost):
         trail = trails[owner[i]]
-        if not hit[0, i]:
-            trail.dark += bool(gone[0, i])
+        if not seen[0, place]:
+            trail.dark += bool(not_seen[0, place])
             continue
         trail.rays += 1
-        for step in range(1, t):
-            if gone[step, i]:
-                trail.ends.append((far[i], points[step, i], normal[i]))
+        steps = [
+            *zip(near[:, place], seen[:, place], not_seen[:, place], strict=True),
+            (far[i], False, gone[i]),
+        ]
+        for there, is_seen, is_gone in steps[1:]:
+            if is_gone:
+                trail.ends.append((ends[i], there, normal[i]))
                 break
-            if hit[step, i]:
-                far[i] = points[step, i]
-    return far
+            if is_seen:
+                ends[i] = there
+    return ends
 
 
 def watch(region: Region, features, trails: list[Trail], owner, x) -> tuple[np.ndarray, np.ndarray]:

@@ -11,10 +11,10 @@ import numpy as np
 
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
-from unweave.methods.relu.peel.looks import look
 from unweave.methods.relu.peel.trails import WIDTH, Region, clearance
 from unweave.probes.kinks import find_kinks
 from unweave.probes.lines import Lines
+from unweave.probes.looks import look
 
 HALVINGS = 16
 """Times that the way between a place where the facet is seen and one where it is not is halved."""
