@@ -49,13 +49,13 @@ def narrow_down(
         target=max(1e-13, 0.3 * floor),
         max_steps=60,
         damping=1e-3,
-        stall_above=STALLED * bend,
+        stall_above=accept,  # removals in vain show soon
         inexact=floor == 0,  # noisy answers want the very minimum
         deadline=deadline,
     )
     if bent:
         return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
-    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
+    full = replace(refit, max_steps=max_steps, stall_above=STALLED * bend, stall_steps=40, patience=8)
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
