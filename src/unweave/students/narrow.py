@@ -16,7 +16,7 @@ from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import narrow_down_bent
-from unweave.students.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
+from unweave.students.prune import AFFORDABLE, EXACT, HARMLESS, PRUNABLE, plan_removals, prune, units_kept
 
 STALLED = 2e-3
 """A start that stops gaining above this residual, relative to that of the best affine function, is given up; one that
@@ -64,6 +64,10 @@ def narrow_down(
     narrow, fit = cut(layout, start, noisy=floor > 0)
     if fit.rms <= accept or floor > 0:
         return narrow, fit
+    if fit.rms <= PRUNABLE:
+        slim, exact = cut(narrow, fit, accept=HARMLESS * fit.rms)
+        if exact.rms <= accept:
+            return slim, exact
     narrow, fit = _walk_down(narrow, fit, u, v, accept, affordable, full)
     if fit.rms <= accept:
         return cut(narrow, fit)

@@ -29,7 +29,7 @@ from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.kin import group_kin, take_over
 from unweave.students.nearly_affine import bend_of
-from unweave.students.overwide import OverwideFit
+from unweave.students.overwide import SURROGATE, OverwideFit
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 from unweave.students.student import PROMISING, Attempt, Recovered, Task, Trial
@@ -54,7 +54,9 @@ SMALL, KEEN_FROM = 2000, 0.1
 """Parameters up to which, and fresh residual, relative to what bends, from which on steps are exact ..."""
 TURN, TURN_STEPS, TURNS = 3.0, 20, 2
 """... with so many residuals a parameter, changed after so many steps, so often a round."""
-KEEN = Settings(max_steps=TURN_STEPS, damping=1e-4, least_damping=1e-7, stall_steps=0)
+KEEN = Settings(max_steps=TURN_STEPS, stall_steps=0)
+DAMPED, MOST_DAMPED = 3.0, 1e-4
+"""Their damping to begin with, relative to the squared residual, with which it falls; and at most."""
 PARTS, STEPS = 3, 8
 """Others are inexact and see the points in so many parts, each for so many steps a round."""
 CAREFUL = Settings(max_steps=STEPS, damping=3e-3, least_damping=3e-4, stall_steps=0)
@@ -69,13 +71,13 @@ STALLED, STALLED_KEEN, PATIENCE = 0.95, 0.6, 3
 """... has not fallen to this fraction, that of one with exact steps to the other, over so many rounds ..."""
 LATE, STALLED_LATE = 8, 0.8
 """... and, after so many, to this one."""
-TELLING, TELLING_LATE = 5e-3, 4e-2
+TELLING, TELLING_LATE = 1e-3, 4e-2
 """Fresh residual, relative to what bends, from which on activations of one kind have students of their own; of a large
 student, or one that has stalled."""
 NEAR, NEAR_LARGE = 2e-3, 2e-2
 """The same at which a student may have found the units, and a large one, for which rounds are costly; one that had not
 is asked again at half of it ..."""
-FALLING, FOUND = 0.6, 1e-6
+FALLING, FOUND = 0.75, 1e-6
 """... and none while its rounds still bring the residual to this fraction: rounds are cheap beside removals in vain."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
 """A range is looked at with so many points and steps, and is too wide where a student leaves more than this fraction of
@@ -153,6 +155,8 @@ class Class:
     deadline: float
     noise: float = 0.0
     """Of one answer, in the units of y."""
+    copies: list[tuple[float, Network]] = field(default_factory=list)
+    """The racer that predicted best so far, with what it leaves of the answers."""
 
     @staticmethod
     def of(x: np.ndarray, y: np.ndarray, deadline: float, noise: float = 0.0) -> Class:
@@ -178,6 +182,7 @@ class Class:
             racer.parameters = self._take_turn(racer)
             racer.num_turns += 1
         racer.fresh.append(self.unpredicted(racer.layout, racer.parameters))
+        self._keep(racer)
 
     def split(self, racer: Racer) -> list[Racer]:
         """One racer for each activation that this one may still turn out to have."""
@@ -189,11 +194,12 @@ class Class:
             racers.append(Racer([name], layout, parameters, [racer.last], racer.num_turns))
         return racers
 
-    def copy(self, racer: Racer) -> tuple[float, Network] | None:
-        """A racer as a network of the points' own coordinates with its residual, if its form has one."""
-        if racer.layout.skips or not racer.fresh:
-            return None
-        return racer.last, self.standard.undo(racer.layout.network(racer.parameters))
+    def _keep(self, racer: Racer) -> None:
+        """As a network of the points' own coordinates, if its form has one and none has left less of the answers."""
+        rms = racer.last * self.bend
+        if not racer.layout.skips and rms < min((copy[0] for copy in self.copies), default=np.inf):
+            network = self.standard.undo(racer.layout.network(racer.parameters))
+            self.copies[:] = [(rms, network)]
 
     def unpredicted(self, layout: Layout, parameters: np.ndarray) -> float:
         """The residual at the points held back, relative to what bends."""
@@ -203,14 +209,18 @@ class Class:
         return found if np.isfinite(found) else np.inf
 
     def _take_turn(self, racer: Racer) -> np.ndarray:
-        settings = replace(
-            KEEN if racer.is_keen else CAREFUL, target=PROMISING * self.bend / 3, deadline=self.deadline
-        )
         layout = racer.layout
         if not racer.is_keen:
+            settings = replace(CAREFUL, target=PROMISING * self.bend / 3, deadline=self.deadline)
             part = slice(HELD + racer.num_turns % PARTS, None, PARTS)
             problem = InexactProblem(layout, self.u[part], self.v[part])
             return descend(problem, racer.parameters, 1.0, settings).parameters
+        settings = replace(
+            KEEN,
+            target=max(FOUND * self.bend / 3, 1.2 * self.noise / float(np.min(self.standard.spread))),
+            damping=min(DAMPED * (racer.last * self.bend) ** 2, MOST_DAMPED),
+            deadline=self.deadline,
+        )
         count = int(TURN * layout.num_parameters / self.v.shape[1]) + 1
         begin = HELD + racer.num_turns % max((len(self.u) - HELD) // count, 1) * count
         part = slice(begin, begin + count)
@@ -255,18 +265,26 @@ def search_plenty(
             best = best if found is None else found
             if best is not None and best.minimal:
                 break
-        copies += [copy for copy in map(course.copy, racers) if copy is not None]
+        copies += course.copies
         entrants = _leading(racers)
     if best is None:
-        rms, reason = min((a.rms for a in attempts), default=np.inf), "no student of several layers fitted"
-        copy = min(copies, key=lambda pair: pair[0])[1] if copies else None
-        return OverwideFit(
-            None, rms, False, len(x), tuple(attempts), reason=f"{reason} {len(x):,} points", student=copy
-        )
+        return _give_up(copies, len(x), tuple(attempts), is_whole=scale == 1)
     polished = best.polished if scale == 1 else _fit_whole_range(best.network, buy, deadline)
     return OverwideFit(
         polished.network, polished.rms, best.minimal, len(x), tuple(attempts), polished, best.undetermined
     )
+
+
+def _give_up(
+    copies: list[tuple[float, Network]], num_points: int, attempts: tuple[Attempt, ...], is_whole: bool
+) -> OverwideFit:
+    """The racer that predicts best, as a network where it does so nearly to rounding, else as a mere student."""
+    rms, student = min(copies, key=lambda pair: pair[0], default=(np.inf, None))
+    reason = f"no student of several layers fitted {num_points:,} points exactly"
+    network = student if is_whole and rms < SURROGATE else None
+    if network is not None:
+        reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
+    return OverwideFit(network, rms, False, num_points, attempts, reason=reason, student=student)
 
 
 def num_needed(size: int, ratio: float, num_outputs: int) -> int:
