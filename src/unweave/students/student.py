@@ -36,6 +36,8 @@ HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
 pruning it would be slow and in vain."""
+TOLERANCE = 1.2
+"""Residual, relative to the noise, up to which a student explains noisy answers."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
 
@@ -161,6 +163,7 @@ class Task:
     bent: bool
     """Whether students are fitted without the affine part (``nearly_affine``)."""
     settings: Settings
+    tolerance: float = TOLERANCE
 
     @staticmethod
     def of(
@@ -173,6 +176,7 @@ class Task:
         max_steps: int = 150,
         deadline: float = float("inf"),
         standard: Standard | None = None,
+        tolerance: float = TOLERANCE,
     ) -> Task:
         standard = Standard.of(x, y, common=noise > 0) if standard is None else standard
         u, v = standard.inputs(x), standard.outputs(y)
@@ -207,6 +211,7 @@ class Task:
             bend=bend,
             bent=bent,
             settings=settings,
+            tolerance=tolerance,
         )
 
     def try_from(self, rngs: Sequence[np.random.Generator], known: Sequence[Rows] = ()) -> Iterator[Trial]:
@@ -277,4 +282,4 @@ class Task:
 
     @property
     def _enough(self) -> float:
-        return max(EXACT, 1.2 * self.floor)
+        return max(EXACT, self.tolerance * self.floor)

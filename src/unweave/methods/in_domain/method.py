@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -22,6 +22,7 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
+from unweave.evidence.precision import Precision
 from unweave.methods.base import (
     ELU_LIKE,
     PIECEWISE_LINEAR,
@@ -59,7 +60,13 @@ SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
 SPARING, SPARING_ONE = 2000, 6000
-"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried."""
+"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried ..."""
+SPARING_SECONDS, SPARING_SHARE = 30.0, 0.15
+"""... and for how long at most, of the time there is: near misses of many activations are costly to prune."""
+SHARED = 3.0
+"""Residuals a parameter that a network from plenty of points is fitted to, before more are chosen."""
+DEEPEST = 3
+"""Hidden layers of students that see plenty of points."""
 
 Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
@@ -110,12 +117,20 @@ class InDomain:
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
+            whole, plenty = problem.precision, Plenty(ranges[-1], bought)
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
             found = _describe_affine(pools[0], problem)
             if found is None:
-                found = _describe(self._search(pools, ranges[-1], bought, affordable, problem), problem)
+                fit = self._search(pools, plenty, affordable, problem, whole)
+                found = replace(_describe(fit, problem), student=fit.student)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
+            if plenty.led and found.network is not None:
+                count = int(SHARED * found.network.num_parameters / meter.output_size)
+                pool = plenty.pool(count)
+                problem = replace(problem, precision=whole)
+                most = affordable(MOST * len(pool.x))
+                return _sharpen(meter, plenty.draw, most, pool, problem, found)
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
@@ -132,7 +147,12 @@ class InDomain:
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
     def _search(
-        self, pools: list[Pool], near: Range, buy: Buy, affordable: Callable[[int], int], problem: Problem
+        self,
+        pools: list[Pool],
+        plenty: Plenty,
+        affordable: Callable[[int], int],
+        problem: Problem,
+        precision: Precision,
     ) -> OverwideFit:
         """From few points, then from plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
@@ -142,24 +162,55 @@ class InDomain:
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
             return _search(pools, problem, self._effort(problem))
         effort = self._effort(problem)
-        first = _search(pools, problem, replace(effort, max_points=min(sparing, effort.max_points)))
+        seconds = min(SPARING_SECONDS, SPARING_SHARE * effort.time_limit)
+        brief = replace(effort, max_points=min(sparing, effort.max_points), time_limit=seconds)
+        first = _search(pools, problem, brief)
         if first.minimal:
             return first
 
-        # with plenty of points a range may be steeper than with few, and shows the units better
-        widest = max(1.0, 1 / near.scale)
-
-        def nearby(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
-            return buy(near.within(scale * widest), num_points)
-
         limit = self._effort(problem).time_limit
-        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
+        second = search_plenty(
+            plenty.buy,
+            names,
+            rng=problem.rng("plenty"),
+            time_limit=limit,
+            depths=tuple(range(2, min(problem.max_depth, DEEPEST) + 1)),
+            noise=precision.noise if precision.kind != "float64" else 0.0,
+        )
+        plenty.led = second.minimal
         ends = [first, second]
         if not second.minimal and self._effort(problem).time_limit > 1:
-            rest = replace(self._effort(problem), min_points=sparing)
-            ends.append(_search(pools, problem, rest))
+            reached = max((attempt.num_points for attempt in first.attempts), default=0)
+            ends.append(_search(pools, problem, replace(self._effort(problem), min_points=reached)))
         best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
-        return replace(best, attempts=tuple(attempt for end in ends for attempt in end.attempts))
+        attempts = tuple(attempt for end in ends for attempt in end.attempts)
+        return replace(best, attempts=attempts, student=second.student)
+
+
+@dataclass
+class Plenty:
+    """Points in plenty: of the whole of what was looked at first, where answers may be steeper than few points bear."""
+
+    near: Range
+    ask: Buy
+    led: bool = False
+    """Whether they led to the network."""
+    bought: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
+
+    def sampler(self, scale: float) -> Sampler:
+        return self.near.within(scale * max(1.0, 1 / self.near.scale))
+
+    def draw(self, num_points: int) -> np.ndarray:
+        return self.sampler(1.0)(num_points)
+
+    def buy(self, scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+        self.bought.append(self.ask(self.sampler(scale), num_points))
+        return self.bought[-1]
+
+    def pool(self, num_points: int) -> Pool:
+        """The last of them that were bought."""
+        x, y = (np.concatenate(part)[-num_points:] for part in zip(*self.bought, strict=True))
+        return Pool(x, y)
 
 
 def recover_from_samples(
@@ -217,10 +268,10 @@ def _describe(fit: OverwideFit, problem: Problem) -> Finding:
 
 
 def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
-    """Whether exact answers may be those of two hidden layers, and no accelerator takes large students anyway."""
+    """Whether answers, exact but for rounding, may be those of two layers, and no accelerator takes large students."""
     two = problem.hidden is None and problem.max_depth >= 2
     accelerated = use_accelerator(50 * num_residuals, num_residuals // 3)
-    return two and problem.precision.kind == "float64" and not accelerated
+    return two and problem.precision.kind in ("float64", "float32") and not accelerated
 
 
 def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
