@@ -79,7 +79,7 @@ def test_students_behind_rest_and_a_leader_with_exact_steps_is_told_apart_late(m
         racer.fresh.append(0.3 * racer.last if racer.fresh else first)
 
     monkeypatch.setattr(plenty.Class, "advance", lambda self, racer: advance(racer))
-    monkeypatch.setattr(plenty, "_finish", lambda course, racer: iter([(None, racer.activations[0])]))
+    monkeypatch.setattr(plenty, "_finish", lambda course, racers: [(None, r.activations[0]) for r in racers])
     racers = [course.enter(kind, 60, rng) for kind in (["tanh", "erf"], ["gelu", "silu"])]
     first = next(plenty._race(course, racers))
     assert first == (None, "tanh")

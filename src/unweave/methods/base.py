@@ -29,7 +29,9 @@ CLAMPED = ("relu6", "hardtanh", "hardsigmoid")
 """Piecewise linear and constant far out; they describe the same functions."""
 SATURATING = ("tanh", "erf", "sigmoid")
 SLOW = ("softsign",)
-"""They level off like one over the argument; tried where the answers do."""
+"""They level off like one over the argument; tried where the answers do, or where they have creases."""
+CREASED = ("elu", "softsign")
+"""Their second derivative jumps, the first does not."""
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
 ELU_LIKE = ("elu", "mish")
 """Of the same growth, without a reflection."""
@@ -81,6 +83,8 @@ class Traits:
     """The answers carry float64 rounding only."""
     piecewise_linear: bool | None = None
     """None: not looked at."""
+    creased: bool = False
+    """The second derivative of the answers was seen to jump in a domain that ends."""
     two_valued: bool = False
     """Only two different answers were seen."""
     ranking: Mapping[str, float] = field(default_factory=dict)
@@ -114,6 +118,8 @@ class Traits:
     def _may_be(self, name: str) -> bool:
         if self.two_valued or name == "step":
             return self.two_valued and name == "step"
+        if self.creased:
+            return name in CREASED
         if (self.growth is Growth.SLOW) is not (name in SLOW):
             return False
         kinked = name in (*PIECEWISE_LINEAR, *CLAMPED)

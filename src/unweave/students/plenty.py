@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.core import activations as act
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.collapsed import collapses
-from unweave.solve.descend import Settings, descend
+from unweave.solve.descend import Minimum, Settings, descend
 from unweave.solve.devices import fits_memory
 from unweave.solve.fit import fit_collapsed, fit_layout, fit_network
 from unweave.solve.inexact import InexactProblem
@@ -30,6 +31,7 @@ from unweave.students.forms import Form
 from unweave.students.kin import group_kin, take_over
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import SURROGATE, OverwideFit
+from unweave.students.sift import Fit, sift
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 from unweave.students.student import PROMISING, Attempt, Recovered, Task, Trial
@@ -62,6 +64,8 @@ PARTS, STEPS = 3, 8
 CAREFUL = Settings(max_steps=STEPS, damping=3e-3, least_damping=3e-4, stall_steps=0)
 """Less damping would fit the part at hand at the cost of the others."""
 ROUNDS = 40
+SIFTING = 20
+"""Exact steps before surplus units are told, and between."""
 NEARBY = 1e-5
 """Damping where the units are found."""
 BEHIND = 2.0
@@ -339,10 +343,10 @@ def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
             if not racer.fresh or racer.last <= BEHIND * least:
                 course.advance(racer)
         racers = sorted(racers, key=lambda racer: racer.last)
-        for racer in racers:
-            if racer.may_finish(racer is racers[0]):
-                yield from _finish(course, racer)
-                racer.finished = racer.last
+        near = [racer for racer in racers if racer.may_finish(racer is racers[0])]
+        yield from _finish(course, near)
+        for racer in near:
+            racer.finished = racer.last
         leads = BEHIND * racers[0].last
         racers = [
             part for racer in racers for part in (course.split(racer) if racer.last <= leads else [racer])
@@ -351,33 +355,72 @@ def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
             return
 
 
-def _finish(course: Class, racer: Racer) -> Iterator[Trial]:
-    """Prune and polish a student that has found the units, on a few residuals a parameter.
+def _finish(course: Class, racers: list[Racer]) -> Iterator[Trial]:
+    """Networks from students that have found the units: surplus units are sifted out, and pruned where that fails.
+
+    Sifting is quick, so all of them are sifted first.
+    """
+    reached = dict.fromkeys(map(id, racers), np.inf)
+    for racer in racers:
+        task = _task_of(course, racer, 0)
+        layout, parameters = racer.layout, racer.parameters
+        sifted = sift(layout, parameters, task.u, task.v, act.get(task.activation), _step_of(task))
+        if sifted is not None and not course.is_over:
+            found, ended = task.try_plain(*sifted)
+            reached[id(racer)] = ended.rms
+            yield found, ended
+    for racer in sorted(racers, key=lambda racer: reached[id(racer)]):
+        yield from _prune(course, racer)
+
+
+def _prune(course: Class, racer: Racer) -> Iterator[Trial]:
+    """Prune and polish, on a few residuals a parameter.
 
     Where that leaves more units than needed, other points often do not.
     """
-    layout, outputs = racer.layout, course.v.shape[1]
-    count = min(int(ENOUGH * layout.num_parameters / outputs) + 50, (len(course.x) - HELD) // TRIES)
     for attempt in range(TRIES):
-        chosen = slice(HELD + attempt * count, HELD + (attempt + 1) * count)
-        task = Task.of(
-            course.x[chosen],
-            course.y[chosen],
-            racer.activations[0],
-            layout.hidden,
-            noise=course.noise,
-            tolerance=ROUNDINGS,
-            deadline=course.deadline,
-            standard=course.standard,
-        )
+        task = _task_of(course, racer, attempt)
         found, ended = next(task.try_starts([_converge(task, racer.parameters)]))
         yield found, ended
         if found is None or found.minimal or course.is_over:
             return
 
 
+def _task_of(course: Class, racer: Racer, attempt: int) -> Task:
+    """What a student is finished on: a few residuals a parameter."""
+    layout, outputs = racer.layout, course.v.shape[1]
+    count = min(int(ENOUGH * layout.num_parameters / outputs) + 50, (len(course.x) - HELD) // TRIES)
+    chosen = slice(HELD + attempt * count, HELD + (attempt + 1) * count)
+    return Task.of(
+        course.x[chosen],
+        course.y[chosen],
+        racer.activations[0],
+        layout.hidden,
+        noise=course.noise,
+        tolerance=ROUNDINGS,
+        deadline=course.deadline,
+        standard=course.standard,
+    )
+
+
 def _converge(task: Task, parameters: np.ndarray) -> np.ndarray:
     """Exact steps, as far as removals need."""
     settings = replace(task.settings, target=PROMISING * task.bend, damping=NEARBY, inexact=False)
-    fit = fit_collapsed if collapses(task.layout) else fit_layout
-    return fit(task.layout, parameters, task.u, task.v, settings=settings).parameters
+    return _fit_exactly(task.layout, parameters, task, settings).parameters
+
+
+def _step_of(task: Task) -> Fit:
+    """A few exact steps from so much damping."""
+
+    def fit(layout: Layout, parameters: np.ndarray, damping: float) -> Minimum:
+        settings = Settings(
+            max_steps=SIFTING, damping=damping, stall_steps=0, deadline=task.settings.deadline
+        )
+        return _fit_exactly(layout, parameters, task, settings)
+
+    return fit
+
+
+def _fit_exactly(layout: Layout, parameters: np.ndarray, task: Task, settings: Settings) -> Minimum:
+    fit = fit_collapsed if collapses(layout) else fit_layout
+    return fit(layout, parameters, task.u, task.v, settings=settings)

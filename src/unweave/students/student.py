@@ -17,11 +17,11 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings
-from unweave.solve.fit import spread_of
+from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout, without_affine
 from unweave.solve.polish import Polished, polish
 from unweave.solve.together import fit_each
-from unweave.students.forms import Form
+from unweave.students.forms import Form, Plain
 from unweave.students.narrow import STALLED, narrow_down
 from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent
 from unweave.students.prune import EXACT
@@ -265,10 +265,41 @@ class Task:
         )
         return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
 
+    def try_plain(self, layout: Layout, start: np.ndarray) -> Trial:
+        """A student without skips from where it nearly fits: to the level of the answers, pruned and polished."""
+        steps = replace(self.settings, target=max(1e-13, 0.3 * self.floor), damping=1e-4, stall_steps=0)
+        fit = fit_layout(layout, start, self.u, self.v, settings=replace(steps, inexact=False))
+        if fit.rms <= self._enough:
+            layout, fit = narrow_down(
+                layout,
+                fit,
+                self.u,
+                self.v,
+                bend=self.bend,
+                floor=self.floor,
+                max_steps=self.settings.max_steps,
+                deadline=self.settings.deadline,
+            )
+        student = Student(self.standard, layout, fit.parameters)
+        attempt = Attempt(
+            self.activation,
+            self.widths,
+            len(self.x),
+            fit.rms,
+            fit.num_steps,
+            fit.end,
+            student,
+            fit.rms <= self._enough,
+        )
+        return self._polish(layout, fit, attempt) if attempt.narrowed else (None, attempt)
+
     def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
         """The plain network of a student at the level of the answers, to the last digit, if it has one."""
         form = Form.of(self.activation)
-        plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
+        if form.skips and not layout.skips:
+            plain = Plain(layout.network(fit.parameters))
+        else:
+            plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
         if plain is None:
             return None, replace(attempt, end=Miss.SIGNS)
         polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
