@@ -17,6 +17,7 @@ from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.maps.arrange import Arrangement, find_box
 from unweave.methods.relu.maps.closing import close
+from unweave.methods.relu.peel.mend import fit_every
 from unweave.methods.relu.peel.recover import recover_by_peeling
 from unweave.probes.inquiry import Inquiry
 
@@ -97,4 +98,4 @@ def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.nd
     wrong = float(np.mean(miss > WITHIN))
     if wrong > 0:
         return open_above(found.features, f"{wrong:.2%} of the answers contradict the best network")
-    return whole(composed, composed.network, base.depth)
+    return whole(composed, fit_every(inquiry, composed.network, found.deadline), base.depth)
