@@ -44,7 +44,8 @@ def recover_in_box(inquiry: Inquiry, problem: Problem, max_seconds: float) -> Fi
     for left in range(attempts, 0, -1):
         now = clock.now()
         deadline = now + (end - now) / left
-        found = Arrangement(inquiry, deadline, problem.rng("relu maps", *range(attempts - left)))
+        rng = problem.rng("relu maps", *range(attempts - left))
+        found = Arrangement(inquiry, deadline, rng, suspects=problem.suspects)
         finding, spent = _draw_and_fit(inquiry, problem, found)
         first = finding if first is None else first
         if finding.network is not None and not finding.network.is_open:

@@ -65,6 +65,8 @@ class Arrangement:
     deadline: float
     rng: np.random.Generator
     say: Callable[[str], None] = lambda text: None
+    suspects: np.ndarray | None = None
+    """Points (n, d) near which a network found before was wrong: something small is there."""
     sheets: list[Sheet] = field(default_factory=list)
     features: Known | Lifted = field(init=False)
     traces: list[list[Trace]] = field(default_factory=list)
@@ -85,12 +87,12 @@ class Arrangement:
         """One more plane with its map."""
         d = self.inquiry.input_size
         if d == 2:
-            origin, basis = (self.low + self.high) / 2, np.eye(2)
+            origin, basis, places = (self.low + self.high) / 2, np.eye(2), self.suspects
         else:
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
             origin = middle + 0.5 * half * self.rng.uniform(-1, 1, size=d)
-            basis = np.linalg.qr((self.rng.standard_normal((2, d)) * half).T)[0].T
-        sheet = draw_sheet(self.inquiry, origin, basis, self.low, self.high, self.deadline, self.rng)
+            basis, places = np.linalg.qr((self.rng.standard_normal((2, d)) * half).T)[0].T, None
+        sheet = draw_sheet(self.inquiry, origin, basis, self.low, self.high, self.deadline, self.rng, places)
         if sheet is None:
             return False
         self.sheets.append(sheet)

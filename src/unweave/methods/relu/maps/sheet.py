@@ -35,15 +35,18 @@ class Sheet:
     normals: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
 
 
-def draw_sheet(inquiry: Inquiry, origin, basis, low, high, deadline: float, rng) -> Sheet | None:
-    """The map of one plane."""
+def draw_sheet(
+    inquiry: Inquiry, origin, basis, low, high, deadline: float, rng, places: np.ndarray | None = None
+) -> Sheet | None:
+    """The map of one plane, explored from ``places`` (n, d) on it first: small cells there would be overlooked later."""
     plane = Plane(inquiry, origin, basis, low, high)
     if len(plane.frame) < 3:
         return None
     chart = Map(plane, deadline, rng)
     shares = rng.dirichlet(np.ones(len(plane.frame)), size=STARTS)
+    first = np.zeros((0, 2)) if places is None else (places - plane.origin) @ plane.basis.T
     try:
-        chart.explore(shares @ plane.frame)
+        chart.explore(np.concatenate([first, shares @ plane.frame]))
     except BudgetSpent:  # the cells that are whole stay so
         chart.closed = True
     if not any(cell.whole for cell in chart.cells):
