@@ -38,7 +38,7 @@ class Sheet:
 def draw_sheet(
     inquiry: Inquiry, origin, basis, low, high, deadline: float, rng, places: np.ndarray | None = None
 ) -> Sheet | None:
-    """The map of one plane, explored from ``places`` (n, d) on it first, where small cells would be overlooked later."""
+    """The map of one plane, explored from ``places`` (n, d) on it first, where small cells are overlooked later."""
     plane = Plane(inquiry, origin, basis, low, high)
     if len(plane.frame) < 3:
         return None
