@@ -117,9 +117,6 @@ class Certifying:
         anew = self._certify(better, finding, precision)
         x, y = self.meter.transcript()
         lost = np.median(np.abs(better(x) - y)) > np.median(np.abs(network(x) - y))
-        if not anew.agrees and "suspects" in certificate.fresh:  # where the first differed the second may as well
-            places = [c.fresh["suspects"] for c in (anew, certificate) if "suspects" in c.fresh]
-            anew = replace(anew, fresh={**anew.fresh, "suspects": np.concatenate(places)})
         return (network, certificate) if lost and not anew.agrees else (better, anew)
 
     def _certify(self, network: Network, finding: Finding, precision: Precision) -> Certificate:
