@@ -60,10 +60,15 @@ def measured_bars(network: Network, meter: Meter, precision: Precision) -> Error
     return bars
 
 
+def measure_misses(network: Network, x: np.ndarray, y: np.ndarray, bars: ErrorBars) -> np.ndarray:
+    """How far each of the answers (x, y) lies from the network, in error bars."""
+    allowed = np.maximum(bars(x, y), 1e-300).reshape(len(x), -1)
+    return np.max(np.abs(network(x) - y) / allowed, axis=1)
+
+
 def check_answers(network: Network, x: np.ndarray, y: np.ndarray, bars: ErrorBars) -> Check:
     """Whether the network explains each of the answers (x, y), not only most of them."""
-    allowed = np.maximum(bars(x, y), 1e-300).reshape(len(x), -1)
-    sizes = np.max(np.abs(network(x) - y) / allowed, axis=1)
+    sizes = measure_misses(network, x, y, bars)
     worst, num_far = float(np.max(sizes, initial=0.0)), int(np.sum(~(sizes <= MOST_BARS)))
     words = f"the answer farthest from the network, of {len(x):,} asked, is {worst:.1f} error bars away"
     return Check(

@@ -21,7 +21,7 @@ from unweave.solve.information import gauge_rows
 from unweave.solve.layout import Layout
 from unweave.solve.weighted import answer_accuracy
 
-MOST_TELLING, HALVED = 48, 0.25
+MOST_TELLING, HALVED = 160, 0.25
 """How many points that would tell what is not known are named at most, and what they may leave of the variances."""
 SHOWING = 0.1
 """By how many of their errors answers must move: many that move little tell as much as one that moves far."""
@@ -316,11 +316,11 @@ def _beyond_rounding(rows: np.ndarray, steps: np.ndarray, scales: np.ndarray) ->
 
     Parameters of scale 0 no answer showed that they were taken from: they are in no other direction by rounding.
     """
-    seen = scales > 0
-    lengths = np.linalg.norm(rows[:, seen] / scales[seen], axis=1)[:, None]
-    lengths = lengths * np.linalg.norm(scales[:, None] * steps, axis=0)
+    inverse = np.divide(1.0, scales, out=np.zeros_like(scales), where=scales > 0)
+    lengths = np.linalg.norm(rows * inverse, axis=1)[:, None]
+    rounding = ROUNDED * lengths * np.linalg.norm(scales[:, None] * steps, axis=0)
     moves = rows @ steps
-    return np.sign(moves) * np.maximum(np.abs(moves) - ROUNDED * lengths, 0.0)
+    return moves - np.clip(moves, -rounding, rounding)
 
 
 def _triangle(rows: list[np.ndarray]) -> np.ndarray:

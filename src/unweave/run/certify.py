@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unweave.certificates.alternatives import check_alternatives
-from unweave.certificates.answers import check_answers, measured_bars
+from unweave.certificates.answers import MOST_BARS, check_answers, measure_misses, measured_bars
 from unweave.certificates.certificate import NUM_POINTS, Certificate
 from unweave.certificates.claim import PARTLY
 from unweave.certificates.places import own_scale
@@ -33,6 +33,8 @@ from unweave.solve.weighted import weighted_polish
 
 NEAR = 10.0
 """Noisy answers farther out than so many times the network's own scale show its errors, not their noise."""
+MOST_SUSPECTS = 20
+"""Answers that contradict a network beside which the method asks when it is tried again, at most."""
 MOST_NOISE = 3.0
 """Answers may be so many times as noisy as was measured; what a method finds beyond is its own misfit."""
 
@@ -129,8 +131,13 @@ class Certifying:
         if _decides(network):
             return certificate
         bars = finding.error_bars or measured_bars(network, self.meter, precision)
-        every = check_answers(network, *self.meter.answers(), bars)
-        return replace(certificate, checks=(*certificate.checks, every))
+        x, y = self.meter.answers()
+        every = check_answers(network, x, y, bars)
+        certificate = replace(certificate, checks=(*certificate.checks, every))
+        if every.passed or "suspects" in certificate.fresh:
+            return certificate
+        far = np.flatnonzero(measure_misses(network, x, y, bars) > MOST_BARS)[-MOST_SUSPECTS:]
+        return replace(certificate, fresh={**certificate.fresh, "suspects": x[far]})
 
     def _spread_out(self, network: Network, precision: Precision) -> Network:
         """Two more answers a parameter from all over the domain, and a fit on everything asked.
