@@ -6,8 +6,8 @@
 
 Networks are He-initialised, initialised as torch's nn.Linear, or trained by Adam (``--kinds``). Columns: networks whose
 function is right on 99.9 % of fresh points at all scales to 1e-8; whose every visible parameter is right to 1e-8
-(the output of every unit that switches, ``unweave.core.visibility``); whose every parameter is; claims of *identified*
-for a network whose function is not right; queries a parameter (certificate apart); CPU seconds.
+(the output of every unit that switches, ``unweave.core.visibility``); whose every parameter is; outcomes *identified*,
+and those among them whose function is not right; queries a parameter (certificate apart); CPU seconds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ SIZES = ["20-10-10-5-1", "10-10-10-10-1", "10-16-16-16-3", "10-8-8-8-8-2", "40-2
 QUICK = ["20-10-10-5-1", "10-10-10-10-1"]
 KINDS = ("he", "linear", "trained")
 NUM_POINTS = 20_000
+COUNTS = ("function", "visible", "strict", "identified", "false")
 
 
 def draw_network(sizes: tuple[int, ...], kind: str, seed: int) -> Network:
@@ -95,11 +96,13 @@ def load_network(path: str) -> Network:
     return Network(weights, biases, ["relu"] * (count - 1) + ["identity"])
 
 
-def run(network: Network, seed: int, box: float | None) -> dict:
+def run(network: Network, seed: int, box: float | None, limit: float | None = None) -> dict:
     sizes = (network.input_size, *network.hidden)
     domain = None if box is None else Box(-box, box)
     began = time.process_time()
-    found = unweave.identify(lambda x: network(x), input_size=sizes[0], seed=seed, domain=domain)
+    found = unweave.identify(
+        lambda x: network(x), input_size=sizes[0], seed=seed, domain=domain, time_limit=limit
+    )
     seconds = time.process_time() - began
     x = fresh_points(sizes[0], domain)
     whole = None if found.network is None or found.network.is_open else found.network
@@ -112,6 +115,7 @@ def run(network: Network, seed: int, box: float | None) -> dict:
         "function": right,
         "visible": visible,
         "strict": strict,
+        "identified": found.identified,
         "false": found.identified and not right,
         "queries": spent / network.num_parameters,
         "seconds": seconds,
@@ -127,13 +131,14 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--file", default="", help="a network of its own")
     parser.add_argument("--box", type=float, default=None, help="ask only inside [-box, box]^d")
+    parser.add_argument("--limit", type=float, default=None, help="seconds a network")
     options = parser.parse_args()
     sizes = options.sizes.split(",") if options.sizes else (QUICK if options.quick else SIZES)
     kinds = (
         ("he", "linear") if options.quick and options.kinds == ",".join(KINDS) else options.kinds.split(",")
     )
     trials = 2 if options.quick else options.trials
-    columns = "".join(f"{name:>9}" for name in ("function", "visible", "strict", "false", "queries", "CPU s"))
+    columns = "".join(f"{name:>11}" for name in COUNTS) + "  queries    CPU s"
     print(f"{'network':<16}{'kind':<9}{columns}  (most)")
     sizes, kinds, trials = ([options.file], ["file"], 1) if options.file else (sizes, kinds, trials)
     for text in sizes:
@@ -144,12 +149,12 @@ def main() -> None:
                     network = load_network(options.file)
                 else:
                     network = draw_network(tuple(int(v) for v in text.split("-")), kind, seed)
-                rows.append(run(network, seed, options.box))
-            counts = [sum(row[name] for row in rows) for name in ("function", "visible", "strict", "false")]
+                rows.append(run(network, seed, options.box, options.limit))
+            counts = [sum(row[name] for row in rows) for name in COUNTS]
             queries = np.median([row["queries"] for row in rows])
             seconds = [row["seconds"] for row in rows]
             figures = (
-                "".join(f"{count:>9}" for count in counts) + f"{queries:>9.1f}{np.median(seconds):>9.1f}"
+                "".join(f"{count:>11}" for count in counts) + f"{queries:>9.1f}{np.median(seconds):>9.1f}"
             )
             print(f"{text:<16}{kind:<9}{figures}  ({max(seconds):.1f}), {trials} networks", flush=True)
 

@@ -29,8 +29,8 @@ UNASKED = 6000
 REFITS, MOST_TOLD = 8, 400
 """How often answers that contradict are taken in, and how many at a time."""
 FLIPS, MOST_FLIPPED, MOST_UNITS, ASIDE = 4, 300, 4, 1e-4
-"""How often sides are turned over, of how many answers and for how many units, and how far off the unit's output what
-is left over may be."""
+"""How often sides are turned over, of how many answers and for how many units, and how far what is left over may be
+off the unit's output."""
 CHOICES = 4
 """Other choices of what is open."""
 IDLE = 2
