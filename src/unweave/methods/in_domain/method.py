@@ -23,6 +23,7 @@ from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import (
+    CREASED,
     ELU_LIKE,
     PIECEWISE_LINEAR,
     RELU_LIKE,
@@ -33,6 +34,7 @@ from unweave.methods.base import (
     Serves,
     Traits,
 )
+from unweave.methods.in_domain.creased import search_creases
 from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
@@ -113,7 +115,9 @@ class InDomain:
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
             found = _describe_affine(pools[0], problem)
             if found is None:
-                found = _describe(self._search(pools, ranges[-1], bought, affordable, problem), problem)
+                found = _describe(
+                    self._search(meter, pools, ranges[-1], bought, affordable, problem), problem
+                )
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if found.network is None or not found.network.hidden or len(pools) > 1:
@@ -132,12 +136,21 @@ class InDomain:
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
     def _search(
-        self, pools: list[Pool], near: Range, buy: Buy, affordable: Callable[[int], int], problem: Problem
+        self,
+        meter: Meter,
+        pools: list[Pool],
+        near: Range,
+        buy: Buy,
+        affordable: Callable[[int], int],
+        problem: Problem,
     ) -> OverwideFit:
-        """From few points, then from plenty where two hidden layers may be there, then from ever more."""
+        """From few points, then from creases or plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
         names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
-        sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
+        creased = set(names) <= set(CREASED)
+        sparing = (
+            max(SPARING_ONE if len(names) == 1 and not creased else SPARING, 12 * (inputs + 2)) // outputs
+        )
         needed = num_needed(*SIZES[0], outputs)
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
             return _search(pools, problem, self._effort(problem))
@@ -145,6 +158,11 @@ class InDomain:
         first = _search(pools, problem, replace(effort, max_points=min(sparing, effort.max_points)))
         if first.minimal:
             return first
+        ends = [first]
+        if creased:
+            ends.append(search_creases(meter, near.draw, names, problem, effort.time_limit))
+            if ends[-1].minimal:
+                return replace(ends[-1], attempts=(*first.attempts, *ends[-1].attempts))
 
         # with plenty of points a range may be steeper than with few, and shows the units better
         widest = max(1.0, 1 / near.scale)
@@ -154,7 +172,7 @@ class InDomain:
 
         limit = self._effort(problem).time_limit
         second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
-        ends = [first, second]
+        ends.append(second)
         if not second.minimal and self._effort(problem).time_limit > 1:
             rest = replace(self._effort(problem), min_points=sparing)
             ends.append(_search(pools, problem, rest))
