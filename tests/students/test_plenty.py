@@ -81,7 +81,7 @@ def test_students_behind_rest_and_a_leader_with_exact_steps_is_told_apart_late(m
     monkeypatch.setattr(plenty.Class, "advance", lambda self, racer: advance(racer))
     monkeypatch.setattr(plenty, "_finish", lambda course, racers: [(None, r.activations[0]) for r in racers])
     racers = [course.enter(kind, 60, rng) for kind in (["tanh", "erf"], ["gelu", "silu"])]
-    first = next(plenty._race(course, racers))
+    first = next(plenty.race(course, racers))
     assert first == (None, "tanh")
     assert rounds.count("gelu/silu") == 1
     assert rounds[:1] == ["tanh/erf"]

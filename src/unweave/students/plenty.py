@@ -5,8 +5,10 @@ the same student finds the units: cheap steps (``solve.inexact``) on thirds of a
 from there a small student takes a hundred exact steps on three residuals a parameter, which change every twenty. It has
 to be asked where it can learn: where no small student of one hidden layer predicts anything, the range is halved.
 Activations of one kind share a student until it nearly fits (``kin``); that of a wrong one does not predict points it
-has not seen any better, however well it fits. Those behind rest while others lead. Then a few residuals a parameter do,
-and the student is pruned and polished as any other.
+has not seen any better, however well it fits. Those behind rest while others lead. Then a few residuals a parameter do:
+surplus units are sifted out (``sift``), or the student is pruned and polished as any other.
+
+One long file: every step of the race reads and changes the same students.
 """
 
 from __future__ import annotations
@@ -104,6 +106,8 @@ class Racer:
     num_turns: int = 0
     finished: float = np.inf
     """Its fresh residual when it was last pruned, in vain."""
+    keen: bool = False
+    """Whether it begins near the units and takes exact steps from the beginning."""
 
     @property
     def depth(self) -> int:
@@ -116,7 +120,7 @@ class Racer:
     @property
     def is_keen(self) -> bool:
         """Whether it takes exact steps."""
-        return not self.is_large and self.last < KEEN_FROM
+        return self.keen or (not self.is_large and self.last < KEEN_FROM)
 
     @property
     def last(self) -> float:
@@ -163,8 +167,14 @@ class Class:
     """The racer that predicted best so far, with what it leaves of the answers."""
 
     @staticmethod
-    def of(x: np.ndarray, y: np.ndarray, deadline: float, noise: float = 0.0) -> Class:
-        standard = Standard.of(x, y, common=noise > 0)
+    def of(
+        x: np.ndarray,
+        y: np.ndarray,
+        deadline: float,
+        noise: float = 0.0,
+        standard: Standard | None = None,
+    ) -> Class:
+        standard = Standard.of(x, y, common=noise > 0) if standard is None else standard
         u, v = standard.inputs(x), standard.outputs(y)
         return Class(standard, x, y, u, v, bend_of(u, v), deadline, noise)
 
@@ -264,7 +274,7 @@ def search_plenty(
                 break
         course = Class.of(x, y, deadline, noise)
         racers = [course.enter(kind, size, rng, depth) for kind, depth in entrants]
-        for found, attempt in _race(course, racers):
+        for found, attempt in race(course, racers):
             attempts.append(attempt)
             best = best if found is None else found
             if best is not None and best.minimal:
@@ -333,7 +343,7 @@ def _leading(racers: list[Racer]) -> list[tuple[list[str], int]]:
     return [(r.activations, r.depth) for r in racers if not r.fresh or r.last < BEHIND * least]
 
 
-def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
+def race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
     """Students of every kind, in rounds, those in front; those that come close are finished."""
     for _ in range(ROUNDS):
         least = min(racer.last for racer in racers)
@@ -362,15 +372,20 @@ def _finish(course: Class, racers: list[Racer]) -> Iterator[Trial]:
     """
     reached = dict.fromkeys(map(id, racers), np.inf)
     for racer in racers:
-        task = _task_of(course, racer, 0)
-        layout, parameters = racer.layout, racer.parameters
-        sifted = sift(layout, parameters, task.u, task.v, act.get(task.activation), _step_of(task))
-        if sifted is not None and not course.is_over:
-            found, ended = task.try_plain(*sifted)
-            reached[id(racer)] = ended.rms
-            yield found, ended
+        trial = sift_out(course, racer)
+        if trial is not None:
+            reached[id(racer)] = trial[1].rms
+            yield trial
     for racer in sorted(racers, key=lambda racer: reached[id(racer)]):
         yield from _prune(course, racer)
+
+
+def sift_out(course: Class, racer: Racer) -> Trial | None:
+    """What became of a student without its surplus units; None: they do not stand out."""
+    task = _task_of(course, racer, 0)
+    layout, parameters = racer.layout, racer.parameters
+    sifted = sift(layout, parameters, task.u, task.v, act.get(task.activation), _step_of(task))
+    return None if sifted is None or course.is_over else task.try_plain(*sifted)
 
 
 def _prune(course: Class, racer: Racer) -> Iterator[Trial]:

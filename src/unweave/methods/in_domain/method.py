@@ -24,6 +24,7 @@ from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import (
+    CREASED,
     ELU_LIKE,
     PIECEWISE_LINEAR,
     RELU_LIKE,
@@ -34,6 +35,7 @@ from unweave.methods.base import (
     Serves,
     Traits,
 )
+from unweave.methods.in_domain.creased import search_creases
 from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
@@ -121,7 +123,7 @@ class InDomain:
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
             found = _describe_affine(pools[0], problem)
             if found is None:
-                fit = self._search(pools, plenty, affordable, problem, whole)
+                fit = self._search(meter, pools, plenty, affordable, problem, whole)
                 found = replace(_describe(fit, problem), student=fit.student)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
@@ -148,16 +150,20 @@ class InDomain:
 
     def _search(
         self,
+        meter: Meter,
         pools: list[Pool],
         plenty: Plenty,
         affordable: Callable[[int], int],
         problem: Problem,
         precision: Precision,
     ) -> OverwideFit:
-        """From few points, then from plenty where two hidden layers may be there, then from ever more."""
+        """From few points, then from creases or plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
         names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
-        sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
+        creased = set(names) <= set(CREASED)
+        sparing = (
+            max(SPARING_ONE if len(names) == 1 and not creased else SPARING, 12 * (inputs + 2)) // outputs
+        )
         needed = num_needed(*SIZES[0], outputs)
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
             return _search(pools, problem, self._effort(problem))
@@ -167,6 +173,11 @@ class InDomain:
         first = _search(pools, problem, brief)
         if first.minimal:
             return first
+        ends = [first]
+        if creased:
+            ends.append(search_creases(meter, plenty.near.draw, names, problem, effort.time_limit))
+            if ends[-1].minimal:
+                return replace(ends[-1], attempts=(*first.attempts, *ends[-1].attempts))
 
         limit = self._effort(problem).time_limit
         second = search_plenty(
@@ -178,7 +189,7 @@ class InDomain:
             noise=precision.noise if precision.kind != "float64" else 0.0,
         )
         plenty.led = second.minimal
-        ends = [first, second]
+        ends.append(second)
         if not second.minimal and self._effort(problem).time_limit > 1:
             reached = max((attempt.num_points for attempt in first.attempts), default=0)
             ends.append(_search(pools, problem, replace(self._effort(problem), min_points=reached)))
