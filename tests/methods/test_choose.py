@@ -29,7 +29,6 @@ def chosen(evidence: Evidence, input_size: int = 10, **traits) -> list[tuple[str
         ({**SATURATING, "input_size": 600}, ["ridge", "far-field", "hessian-pencil", "in-domain"]),
         ({**SATURATING, "reach": 5.0}, ["in-domain"]),
         ({"growth": Growth.UNSEEN, "piecewise_linear": False, "reach": 5.0}, ["in-domain"]),
-        ({"growth": Growth.UNSEEN, "creased": True, "reach": 5.0, "output_size": 3}, ["in-domain"]),
         ({"growth": Growth.LINEAR, "piecewise_linear": True}, ["relu-lines", "relu-layers"]),
         (
             {"growth": Growth.UNSEEN, "piecewise_linear": True, "reach": 2.0},

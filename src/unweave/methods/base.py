@@ -83,8 +83,6 @@ class Traits:
     """The answers carry float64 rounding only."""
     piecewise_linear: bool | None = None
     """None: not looked at."""
-    creased: bool = False
-    """The second derivative of the answers was seen to jump in a domain that ends."""
     two_valued: bool = False
     """Only two different answers were seen."""
     ranking: Mapping[str, float] = field(default_factory=dict)
@@ -118,8 +116,6 @@ class Traits:
     def _may_be(self, name: str) -> bool:
         if self.two_valued or name == "step":
             return self.two_valued and name == "step"
-        if self.creased:
-            return name in CREASED
         if (self.growth is Growth.SLOW) is not (name in SLOW):
             return False
         kinked = name in (*PIECEWISE_LINEAR, *CLAMPED)

@@ -38,7 +38,6 @@ from unweave.methods.base import (
 )
 from unweave.methods.relu.afar import is_afar
 from unweave.models.resolve import num_probes
-from unweave.probes.creases import crosses_crease
 from unweave.probes.growth import Growth, observe_growth
 from unweave.probes.jumps import JUMPING, shows_jump
 from unweave.probes.piecewise_linear import is_piecewise_linear
@@ -210,10 +209,6 @@ class Asking:
             if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):
                 kinked = None  # kinks are too many or bends too slight to tell near by; from afar they show
         self._kinked = bool(kinked)
-        creased = False
-        if activation == "auto" and not two_valued and not kinked and self._growth is Growth.UNSEEN:
-            sharp = exact and not only_ridge_fits(self.input_size)
-            creased = sharp and crosses_crease(self.meter, self.precision, self._rng("creases"))
         return Traits(
             Evidence.QUERIES,
             self.meter.input_size,
@@ -224,7 +219,6 @@ class Asking:
             self.meter.domain.reach(self.meter.input_size),
             exact,
             kinked,
-            creased,
             two_valued,
             single=self.precision.kind == "float32",
         )

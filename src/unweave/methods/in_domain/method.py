@@ -39,6 +39,7 @@ from unweave.methods.in_domain.creased import search_creases
 from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
+from unweave.probes.creases import crosses_crease
 from unweave.solve.design import telling_points, unit_sizes
 from unweave.solve.devices import use_accelerator
 from unweave.solve.fit import spread_of
@@ -160,10 +161,8 @@ class InDomain:
         """From few points, then from creases or plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
         names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
-        creased = set(names) <= set(CREASED)
-        sparing = (
-            max(SPARING_ONE if len(names) == 1 and not creased else SPARING, 12 * (inputs + 2)) // outputs
-        )
+        named = set(names) <= set(CREASED)
+        sparing = max(SPARING_ONE if len(names) == 1 and not named else SPARING, 12 * (inputs + 2)) // outputs
         needed = num_needed(*SIZES[0], outputs)
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
             return _search(pools, problem, self._effort(problem))
@@ -174,7 +173,10 @@ class InDomain:
         if first.minimal:
             return first
         ends = [first]
+        creased = named or (len(names) > 1 and _shows_creases(meter, problem))
         if creased:
+            names = names if named else list(CREASED)
+            problem = replace(problem, activations=tuple(names))
             ends.append(search_creases(meter, plenty.near.draw, names, problem, effort.time_limit))
             if ends[-1].minimal:
                 return replace(ends[-1], attempts=(*first.attempts, *ends[-1].attempts))
@@ -196,6 +198,13 @@ class InDomain:
         best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
         attempts = tuple(attempt for end in ends for attempt in end.attempts)
         return replace(best, attempts=attempts, student=second.student)
+
+
+def _shows_creases(meter: Meter, problem: Problem) -> bool:
+    """Whether exact answers in a domain that ends have creases, which of all candidates elu and softsign alone have."""
+    ends = np.isfinite(meter.domain.reach(meter.input_size))
+    exact = problem.precision.kind == "float64"
+    return bool(ends and exact and crosses_crease(meter, problem.precision, problem.rng("creases")))
 
 
 @dataclass
