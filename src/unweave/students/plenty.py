@@ -265,11 +265,13 @@ def _leading(racers: list[Racer]) -> list[tuple[list[str], int]]:
 def _race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
     """Students of every kind, in rounds, those in front; those that come close are finished."""
     for _ in range(ROUNDS):
-        least = min(racer.last for racer in racers)
+        standing = [(racer.depth, racer.last) for racer in racers]
         for racer in racers:
             if course.is_over:
                 return
-            slack = BEHIND if racer.depth == 2 else 1.0  # a third layer emulates two, slowly: it has to lead
+            # a third layer emulates two, slowly, and leads far from a fit: it rests unless it leads, and holds none up
+            least = min(last for depth, last in standing if depth <= racer.depth)
+            slack = BEHIND if racer.depth == 2 else 1.0
             if not racer.fresh or racer.last <= slack * least:
                 course.advance(racer)
         racers = sorted(racers, key=lambda racer: racer.last)
