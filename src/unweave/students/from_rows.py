@@ -17,7 +17,8 @@ from unweave.core import clock
 from unweave.solve.devices import fits_memory
 from unweave.students.forms import Form
 from unweave.students.overwide import OverwideFit
-from unweave.students.plenty import HELD, Buy, Class, Racer, num_needed, sift_out
+from unweave.students.plenty import HELD, Buy, Class, num_needed, sift_out
+from unweave.students.racer import Racer
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 from unweave.students.student import PROMISING, Attempt

@@ -33,6 +33,7 @@ from unweave.students.forms import Form
 from unweave.students.kin import group_kin, take_over
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import SURROGATE, OverwideFit
+from unweave.students.racer import FOUND, Racer
 from unweave.students.sift import Fit, sift
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
@@ -54,10 +55,8 @@ ROUNDINGS = 3.0
 """Residual, relative to the noise, up to which a student is exact: rounding varies, and few segments measured it."""
 HELD = 500
 """Points that no fit sees."""
-SMALL, KEEN_FROM = 2000, 0.1
-"""Parameters up to which, and fresh residual, relative to what bends, from which on steps are exact ..."""
 TURN, TURN_STEPS, TURNS = 3.0, 20, 2
-"""... with so many residuals a parameter, changed after so many steps, so often a round."""
+"""Exact steps see so many residuals a parameter, changed after so many steps, so often a round."""
 KEEN = Settings(max_steps=TURN_STEPS, stall_steps=0)
 DAMPED, MOST_DAMPED = 3.0, 1e-4
 """Their damping to begin with, relative to the squared residual, with which it falls; and at most."""
@@ -72,19 +71,7 @@ NEARBY = 1e-5
 """Damping where the units are found."""
 BEHIND = 2.0
 """A student rests whose fresh residual is so many times that of the leader, until that is given up: early on, forms
-with skips lead whatever the truth. One is given up whose fresh residual ..."""
-STALLED, STALLED_KEEN, PATIENCE = 0.95, 0.6, 3
-"""... has not fallen to this fraction, that of one with exact steps to the other, over so many rounds ..."""
-LATE, STALLED_LATE = 8, 0.8
-"""... and, after so many, to this one."""
-TELLING, TELLING_LATE = 1e-3, 4e-2
-"""Fresh residual, relative to what bends, from which on activations of one kind have students of their own; of a large
-student, or one that has stalled."""
-NEAR, NEAR_LARGE = 2e-3, 2e-2
-"""The same at which a student may have found the units, and a large one, for which rounds are costly; one that had not
-is asked again at half of it ..."""
-FALLING, FOUND = 0.75, 1e-6
-"""... and none while its rounds still bring the residual to this fraction: rounds are cheap beside removals in vain."""
+with skips lead whatever the truth."""
 LOOKS, LOOKING, BLIND = 2000, 40, 0.9
 """A range is looked at with so many points and steps, and is too wide where a student leaves more than this fraction of
 what bends unpredicted."""
@@ -92,62 +79,6 @@ HALVINGS = 5
 
 Buy = Callable[[float, int], tuple[np.ndarray, np.ndarray]]
 """``buy(scale, n)``: up to n points of the range scaled by a factor, with their answers."""
-
-
-@dataclass
-class Racer:
-    """A student on its way, in standard coordinates."""
-
-    activations: list[str]
-    """Those it may still turn out to have, its own first."""
-    layout: Layout
-    parameters: np.ndarray
-    fresh: list[float] = field(default_factory=list)
-    num_turns: int = 0
-    finished: float = np.inf
-    """Its fresh residual when it was last pruned, in vain."""
-    keen: bool = False
-    """Whether it begins near the units and takes exact steps from the beginning."""
-
-    @property
-    def depth(self) -> int:
-        return len(self.layout.hidden)
-
-    @property
-    def is_large(self) -> bool:
-        return self.layout.num_parameters > SMALL
-
-    @property
-    def is_keen(self) -> bool:
-        """Whether it takes exact steps."""
-        return self.keen or (not self.is_large and self.last < KEEN_FROM)
-
-    @property
-    def last(self) -> float:
-        """Its fresh residual now."""
-        return self.fresh[-1] if self.fresh else np.inf
-
-    def may_finish(self, leads: bool) -> bool:
-        """Whether it may have found the units; the leader is given the chance before it is given up."""
-        near = self.last < (NEAR_LARGE if self.is_large else NEAR)
-        near |= leads and self.has_stalled and self.tells
-        ready = len(self.activations) == 1 and near and self.last < self.finished / 2
-        return ready and (self.last < FOUND or not self.is_falling)
-
-    @property
-    def is_falling(self) -> bool:
-        """Whether its last round of exact steps gained much."""
-        return self.is_keen and len(self.fresh) > 1 and self.last < FALLING * self.fresh[-2]
-
-    @property
-    def has_stalled(self) -> bool:
-        limit = STALLED_KEEN if self.is_keen else STALLED if len(self.fresh) < LATE else STALLED_LATE
-        return len(self.fresh) > PATIENCE and self.last > limit * self.fresh[-1 - PATIENCE]
-
-    @property
-    def tells(self) -> bool:
-        """Whether it tells activations of one kind apart."""
-        return self.last < (TELLING_LATE if self.is_large or self.has_stalled else TELLING)
 
 
 @dataclass(frozen=True)
@@ -346,11 +277,14 @@ def _leading(racers: list[Racer]) -> list[tuple[list[str], int]]:
 def race(course: Class, racers: list[Racer]) -> Iterator[Trial]:
     """Students of every kind, in rounds, those in front; those that come close are finished."""
     for _ in range(ROUNDS):
-        least = min(racer.last for racer in racers)
+        standing = [(racer.depth, racer.last) for racer in racers]
         for racer in racers:
             if course.is_over:
                 return
-            if not racer.fresh or racer.last <= BEHIND * least:
+            # a third layer emulates two, slowly, and leads far from a fit: it rests unless it leads, and holds none up
+            least = min(last for depth, last in standing if depth <= racer.depth)
+            slack = BEHIND if racer.depth == 2 else 1.0
+            if not racer.fresh or racer.last <= slack * least:
                 course.advance(racer)
         racers = sorted(racers, key=lambda racer: racer.last)
         near = [racer for racer in racers if racer.may_finish(racer is racers[0])]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -37,7 +37,7 @@ from unweave.methods.base import (
 )
 from unweave.methods.in_domain.creased import search_creases
 from unweave.methods.in_domain.few_outputs import recover_in_span
-from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
+from unweave.methods.in_domain.ranges import Plenty, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
 from unweave.probes.creases import crosses_crease
 from unweave.solve.design import telling_points, unit_sizes
@@ -70,8 +70,6 @@ SHARED = 3.0
 """Residuals a parameter that a network from plenty of points is fitted to, before more are chosen."""
 DEEPEST = 3
 """Hidden layers of students that see plenty of points."""
-
-Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
 
 SMOOTH = (*SATURATING, *RELU_LIKE)
@@ -130,7 +128,7 @@ class InDomain:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if plenty.led and found.network is not None:
                 count = int(SHARED * found.network.num_parameters / meter.output_size)
-                pool = plenty.pool(count)
+                pool = Pool(*plenty.latest(count))
                 problem = replace(problem, precision=whole)
                 most = affordable(MOST * len(pool.x))
                 return _sharpen(meter, plenty.draw, most, pool, problem, found)
@@ -205,32 +203,6 @@ def _shows_creases(meter: Meter, problem: Problem) -> bool:
     ends = np.isfinite(meter.domain.reach(meter.input_size))
     exact = problem.precision.kind == "float64"
     return bool(ends and exact and crosses_crease(meter, problem.precision, problem.rng("creases")))
-
-
-@dataclass
-class Plenty:
-    """Points in plenty: of the whole of what was looked at first, where answers may be steeper than few points bear."""
-
-    near: Range
-    ask: Buy
-    led: bool = False
-    """Whether they led to the network."""
-    bought: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-
-    def sampler(self, scale: float) -> Sampler:
-        return self.near.within(scale * max(1.0, 1 / self.near.scale))
-
-    def draw(self, num_points: int) -> np.ndarray:
-        return self.sampler(1.0)(num_points)
-
-    def buy(self, scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
-        self.bought.append(self.ask(self.sampler(scale), num_points))
-        return self.bought[-1]
-
-    def pool(self, num_points: int) -> Pool:
-        """The last of them that were bought."""
-        x, y = (np.concatenate(part)[-num_points:] for part in zip(*self.bought, strict=True))
-        return Pool(x, y)
 
 
 def recover_from_samples(
