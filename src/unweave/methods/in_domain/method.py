@@ -68,9 +68,9 @@ SPARING_SECONDS, SPARING_SHARE = 30.0, 0.15
 """... and for how long at most, of the time there is: near misses of many activations are costly to prune."""
 SHARED = 3.0
 """Residuals a parameter that a network from plenty of points is fitted to, before more are chosen."""
-DEEPEST = 3
-"""Hidden layers of students that see plenty of points."""
-
+DEPTHS = {2: 0.65, 3: 1.0}
+"""Hidden layers of students that see plenty of points, in turn, each with its share of the time that is left: three
+emulate two, slowly."""
 
 SMOOTH = (*SATURATING, *RELU_LIKE)
 OTHERS = tuple(name for name in act.names() if name not in (*SMOOTH, *PIECEWISE_LINEAR, "step"))
@@ -179,23 +179,25 @@ class InDomain:
             if ends[-1].minimal:
                 return replace(ends[-1], attempts=(*first.attempts, *ends[-1].attempts))
 
-        limit = self._effort(problem).time_limit
-        second = search_plenty(
-            plenty.buy,
-            names,
-            rng=problem.rng("plenty"),
-            time_limit=limit,
-            depths=tuple(range(2, min(problem.max_depth, DEEPEST) + 1)),
-            noise=precision.noise if precision.kind != "float64" else 0.0,
-        )
-        plenty.led = second.minimal
-        ends.append(second)
-        if not second.minimal and self._effort(problem).time_limit > 1:
+        noise = precision.noise if precision.kind != "float64" else 0.0
+        for depth, share in DEPTHS.items():
+            limit = share * self._effort(problem).time_limit
+            if depth > problem.max_depth or limit <= 1:
+                break
+            rng = problem.rng("plenty", depth)
+            found = search_plenty(plenty.buy, names, rng=rng, time_limit=limit, depths=(depth,), noise=noise)
+            plenty.led = found.minimal
+            ends.append(found)
+            if found.minimal:
+                break
+        if not plenty.led and self._effort(problem).time_limit > 1:
             reached = max((attempt.num_points for attempt in first.attempts), default=0)
             ends.append(_search(pools, problem, replace(self._effort(problem), min_points=reached)))
         best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
         attempts = tuple(attempt for end in ends for attempt in end.attempts)
-        return replace(best, attempts=attempts, student=second.student)
+        students = [end for end in ends if end.student is not None]
+        closest = min(students, key=lambda end: end.rms, default=best)
+        return replace(best, attempts=attempts, student=closest.student)
 
 
 def _shows_creases(meter: Meter, problem: Problem) -> bool:
