@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from methods.relu.test_deep import first_layers, he_network, open_pool
+from methods.relu.deep.test_engine import first_layers, he_network, open_pool
 from unweave.methods.relu.deep.extremes import random_lines
 from unweave.methods.relu.deep.view import LayerView
 from unweave.methods.relu.deep.wide import _seeds

@@ -25,9 +25,9 @@ from unweave.methods.relu.deep.fold import fold_turned
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sharpen import join, name_activations, sharpen
-from unweave.methods.relu.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.lifted.method import ReluLifted
-from unweave.methods.relu.open import describe_planes
+from unweave.methods.relu.two_layers.layers import UNTRACED, ReluLayers, TwoLayers
+from unweave.methods.relu.two_layers.open import describe_planes
 from unweave.probes.inquiry import Inquiry, open_inquiry
 
 EFFECT = 1e-7

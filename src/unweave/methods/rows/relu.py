@@ -26,8 +26,8 @@ import numpy as np
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.rows import Samples
 from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
-from unweave.methods.relu.ridges import RidgeSum
-from unweave.methods.relu.sides import assemble, orient_ridges
+from unweave.methods.relu.one_layer.ridges import RidgeSum
+from unweave.methods.relu.one_layer.sides import assemble, orient_ridges
 from unweave.methods.rows.ranking import reason_of_rows
 from unweave.methods.rows.relu_moments import kinks_from_moments, moments_pay
 from unweave.methods.rows.relu_noise import Opinion, agree, looks_white

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from unweave.core.network import Network
-from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.one_layer.ridges import RidgeSum
 
 DISTANCE, ROWS_PER_PARAMETER = 2.0, 15
 """Largest distance of two fits in units of their sampling error, and rows a parameter for that to mean something."""

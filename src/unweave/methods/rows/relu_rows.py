@@ -9,8 +9,8 @@ import numpy as np
 from unweave.core.network import Network
 from unweave.evidence.rows import Samples
 from unweave.methods.base import Finding, Problem
-from unweave.methods.relu.polish import refit_ridges
-from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.one_layer.polish import refit_ridges
+from unweave.methods.relu.one_layer.ridges import RidgeSum
 from unweave.methods.rows.relu_noise import Opinion
 from unweave.methods.rows.relu_search import EXACT, Effort, KinkFit, KinkSearch
 from unweave.probes.planes import Planes

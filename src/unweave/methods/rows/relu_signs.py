@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from unweave.algebra.sphere import nearest_signs
-from unweave.methods.relu.ridges import RidgeSum
+from unweave.methods.relu.one_layer.ridges import RidgeSum
 
 WITHIN = 20.0
 """Squared lengths closer than this cannot be told apart (odds of e^10)."""

@@ -22,10 +22,10 @@ from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.any_depth import describe
 from unweave.methods.relu.deep.engine import recover
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.layers import ReluLayers
 from unweave.methods.relu.lifted.assemble import assemble
 from unweave.methods.relu.lifted.search import Search
-from unweave.methods.relu.lines import ReluLines
+from unweave.methods.relu.one_layer.lines import ReluLines
+from unweave.methods.relu.two_layers.layers import ReluLayers
 from unweave.methods.skeleton.assemble import say_unknown
 from unweave.methods.skeleton.glance import misfits_of_windows
 from unweave.probes.inquiry import open_inquiry

@@ -1,0 +1,1 @@
+"""One hidden layer of relu units: sums of ridges."""

@@ -1,0 +1,448 @@
+"""One hidden layer of relu units from rough answers (float32), everywhere or inside a box: line after line.
+
+A line shows kinks, the gradients on both sides of a kink its unit; on further lines only kinks are looked at that no
+known unit predicts, by their place and their size. When lines show nothing new, all units are fitted at once to answers
+from everywhere (``ridge_fit``), which forgives starts that are off by a tenth. Then answers are asked that would betray
+a missing unit: from all over the domain, and in the corners to which the gradients of what is known point. From one
+that the fit does not explain a line leads to one that it does; on it the rest bends where the missing unit is.
+
+One long file: every step of the search reads and changes the same units, answers and fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unweave.core import clock
+from unweave.core.domains import Box
+from unweave.evidence.meter import Meter
+from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
+from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
+from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
+from unweave.probes.cells import Pieces, measure_pieces
+from unweave.probes.inquiry import BLIND, Inquiry
+from unweave.probes.kinks import Kinks, find_kinks
+from unweave.probes.lines import Lines, draw_lines, line_through
+from unweave.probes.planes import Planes, measure_planes, no_planes
+
+ORDINARY = 0.7
+"""Root mean square of misses in error bars where these are measured well."""
+ROUGHER = 4.0
+"""By how much the fit may find the answers rougher than they were measured."""
+MOST_PARAMETERS = 6000
+TWINS = 1e-2
+"""Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
+VAGUE, MOST_DROPPED = 0.1, 3
+"""Relative error of a unit from which on it may be none, and how often such units are left out."""
+ENOUGH = 3.0
+"""Answers a parameter from all over the domain for the last fit."""
+DEEPER = 0.4
+"""Share of unpredicted kinks on later lines that speaks for deeper units."""
+PATIENCE = 5
+"""Rounds in which the share of unexplained answers must fall."""
+MOST_LINES, QUIET = 40, 4
+"""Lines at the beginning, and how many in a row must show no new unit in a bounded domain."""
+SURE, MANY, BENDING = 0.1, 40, 0.87
+"""How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
+the share of them at which lines bend that cross no facets of deeper units."""
+POOREST, ALIKE = 0.3, 0.15
+"""Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
+DEVIATIONS = 6.0
+CORNER = 0.02
+"""How far inside a box its corners are asked, so that there is room for gradients."""
+ROUGHLY = 0.02
+"""How far off a unit may be that was measured but not fitted yet, relative to what it adds."""
+SPOILT = 20.0
+"""Answers so many times worse than most are left out of a fit: a unit is missing there."""
+
+
+@dataclass(frozen=True)
+class _Believed:
+    """What is known so far as a model with an error of its own."""
+
+    ridges: Ridges
+    inquiry: Inquiry
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        return self.ridges(x)
+
+    def error(self, x: np.ndarray) -> np.ndarray:
+        return 2 * self.inquiry.bars(x, self.ridges(x))
+
+
+@dataclass
+class ShallowSearch:
+    """The units found so far."""
+
+    inquiry: Inquiry
+    rng: np.random.Generator
+    deadline: float
+    ridges: Ridges | None = None
+    fitted: RidgeFit | None = None
+    roughness: float = 1.0
+    wrong: float = 1.0
+    """Share of the latest probes that the fit does not explain."""
+    planes: Planes = field(init=False)
+    """Units as the lines show them."""
+    pieces: Pieces | None = None
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    """Kinks on each line that no known unit predicted, and all of them."""
+    share: float = 2.0
+    """Answers a parameter that a fit looks at."""
+    _num_crossings: int = 0
+    _num_bends: int = 0
+    num_fresh: int = 0
+    """Units, the last ones, that no fit has seen yet."""
+
+    @property
+    def meter(self) -> Meter:
+        return self.inquiry.meter
+
+    @property
+    def bounded(self) -> bool:
+        return bool(np.isfinite(self.meter.domain.reach(self.inquiry.input_size)))
+
+    def run(self, max_rounds: int = 30) -> bool:
+        """Whether all answers are explained by one hidden layer in the end."""
+        with self.meter.stage("lines"):
+            self._begin()
+        if self.ridges is None:
+            return False
+        quiet, num_dropped, shares = 0, 0, list[float]()
+        for turn in range(max_rounds):
+            if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
+                return False
+            with self.meter.stage("points"):
+                probes = self._probe(share=1.5 if turn == 0 else 0.3)
+            self._fit(probes)
+            misses = self._misses(probes)
+            self.wrong, typical = float(np.mean(misses > BEYOND)), float(np.median(misses))
+            if not (self._all_misses() > BEYOND).any():
+                quiet += 1
+                if quiet == 2:
+                    self._settle()
+                    return True
+                continue
+            quiet = 0
+            if self.wrong == 0 and num_dropped < MOST_DROPPED:
+                num_dropped += self._drop_vague()
+            shares.append(self.wrong)
+            if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
+                return False
+            with self.meter.stage("missing units"):
+                if typical > BEYOND:
+                    self._follow_lines(self._lines(2))
+                else:
+                    self._add_missing(probes, misses)
+        return False
+
+    def _settle(self) -> None:
+        """More answers from everywhere and a fit to most of them, so that its error is below theirs."""
+        assert self.ridges is not None
+        self._merge()
+        with self.meter.stage("points"):
+            probes = self._probe(share=ENOUGH)
+        self.share = 2 * ENOUGH
+        self._fit(probes)
+
+    def _drop_vague(self) -> bool:
+        """Leave out units that the answers hardly determine, to be found anew: two of them may stand for a third."""
+        assert self.ridges is not None
+        assert self.fitted is not None
+        errors = self.fitted.unit_errors()
+        vague = errors > max(VAGUE, 1e3 * float(np.median(errors)))
+        if not vague.any() or vague.sum() > len(vague) / 2:
+            return False
+        self.ridges = self.ridges.take(~vague)
+        return True
+
+    def _merge(self) -> None:
+        """Units that were measured twice share one plane: one of them takes the weights of both, if it fits as well."""
+        assert self.ridges is not None
+        assert self.fitted is not None
+        ridges = self.ridges.balanced()
+        along = ridges.rows[:, :-1] @ ridges.rows[:, :-1].T
+        side = np.where(along < 0, -1.0, 1.0)
+        apart = np.abs(ridges.rows[:, -1][:, None] - side * ridges.rows[:, -1])
+        same = (np.abs(along) > 1 - TWINS) & (apart <= TWINS * (1 + np.abs(ridges.rows[:, -1])))
+        kept, columns = np.ones(len(same), dtype=bool), ridges.columns.copy()
+        for i in range(len(same)):
+            for j in np.flatnonzero(same[i, i + 1 :]) + i + 1:
+                if kept[i] and kept[j]:
+                    columns[i] += columns[j]
+                    kept[j] = False
+        sizes = np.linalg.norm(columns, axis=1)
+        kept &= sizes > TWINS * np.median(sizes) if len(sizes) else kept
+        if kept.all():
+            return
+        before = self.ridges, self.fitted
+        self.ridges = replace(ridges, columns=columns).take(kept)
+        self._fit(self.meter.transcript("points")[0])
+        if self.fitted.rms > 1.2 * max(before[1].rms, ORDINARY):
+            self.ridges, self.fitted = before
+
+    def _begin(self) -> None:
+        """The units that lines cross, until a few in a row show none that is new, and an affine piece."""
+        self.planes = no_planes(self.inquiry.input_size, self.inquiry.output_size)
+        quiet = 0
+        for _ in range(MOST_LINES):
+            if quiet == (QUIET if self.bounded else 1) or clock.now() > self.deadline:
+                break
+            quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
+            if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
+                return  # planes that end: facets of deeper units
+            seen, first = np.array(self.seen), 5 if self.bounded else 1
+            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > DEEPER * max(np.sum(seen[-2:, 1]), 4):
+                return  # kinks that no plane predicts, on every line
+        if self.pieces is None or not self.pieces.valid.any():
+            return
+        sums = fit_affine_part(self.planes, self.pieces)
+        rows, columns = _units(sums.planes)
+        affine = (
+            np.hstack([sums.gradient, sums.constant[:, None]]) - np.einsum("mk,md->kd", columns, rows) / 2
+        )
+        self.ridges = Ridges(rows, columns, affine)
+
+    def _follow_lines(self, lines: Lines) -> int:
+        """Look for kinks on these lines, measure those that no known unit predicts; how many are new units."""
+        kinks = find_kinks(self.inquiry, lines)
+        for line, found in enumerate(kinks):
+            self._count_bends(lines, line, found)
+        unseen = [self._unpredicted(lines, i, found) for i, found in enumerate(kinks)]
+        self.seen.append((sum(len(u.positions) for u in unseen), sum(len(k.positions) for k in kinks)))
+        planes, pieces = measure_planes(self.inquiry, lines, unseen, self.rng)
+        if self.pieces is None and not pieces.valid.any():
+            middle = (np.maximum(lines.low, -lines.scale) + np.minimum(lines.high, lines.scale)) / 2
+            points = lines.points(np.arange(len(lines)), middle)
+            pieces = measure_pieces(self.inquiry, points, lines.scale / 10, self.rng)
+        self.pieces = pieces if self.pieces is None else self.pieces.join(pieces)
+        fresh = planes.take(planes.errors < POOREST)
+        before = len(self.planes)
+        for i in np.argsort(fresh.errors):
+            one = fresh.take([i])
+            same = self._same_unit(one)
+            if same is None:
+                self.planes = self.planes.join(one)
+            elif one.errors[0] < self.planes.errors[same]:
+                self.planes = self.planes.take(np.arange(len(self.planes)) != same).join(one)
+        if self.ridges is not None:
+            self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
+        return len(self.planes) - before
+
+    def _predict(self, lines: Lines, line: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where a line crosses the known planes, how sure that is, and how the answers would bend there."""
+        planes = self.planes
+        rates = planes.normals @ lines.directions[line]
+        rates = np.where(np.abs(rates) > 1e-12, rates, 1e-12)
+        places = -(planes.normals @ lines.origins[line] + planes.offsets) / rates
+        apart = np.linalg.norm(
+            lines.origins[line] + places[:, None] * lines.directions[line] - planes.points, axis=1
+        )
+        slack = DEVIATIONS * planes.errors * np.max(np.abs(planes.normals), axis=1) * apart / np.abs(rates)
+        return places, slack, planes.jumps * np.abs(rates)[:, None]
+
+    def _count_bends(self, lines: Lines, line: int, found: Kinks) -> None:
+        """At how many known planes that the line surely crosses it bends."""
+        if len(found.positions) < 2 or not len(self.planes):
+            return
+        places, slack, jumps = self._predict(lines, line)
+        slack = 2 * slack + 1e-6 * (lines.scale[line] + np.abs(places))
+        room = SURE * np.ptp(found.positions) / len(found.positions)
+        weakest = np.min(np.linalg.norm(found.jumps, axis=1))
+        within = (places > found.positions.min()) & (places < found.positions.max())
+        sure = within & (slack < room) & (np.linalg.norm(jumps, axis=1) > 2 * weakest)
+        for t, width in zip(places[sure], slack[sure], strict=True):
+            if len(found.unresolved) and np.min(np.abs(found.unresolved - t)) < room + width:
+                continue
+            self._num_crossings += 1
+            self._num_bends += bool(np.min(np.abs(found.positions - t)) <= width)
+
+    def _unpredicted(self, lines: Lines, line: int, found: Kinks) -> Kinks:
+        """The kinks of a line that are neither where nor as large as a known unit would have them."""
+        places, slack, jumps = self._predict(lines, line)
+        sizes = np.linalg.norm(jumps, axis=1)
+        new = []
+        for t, jump in zip(found.positions, found.jumps, strict=True):
+            close = np.abs(places - t) <= slack + 1e-3 * (lines.scale[line] + abs(t))
+            alike = np.linalg.norm(jumps - jump, axis=1) <= ALIKE * np.maximum(sizes, np.linalg.norm(jump))
+            new.append(not np.any(close & alike))
+        chosen = np.array(new, dtype=bool)
+        others = np.concatenate([found.unresolved, found.positions[~chosen]])
+        return replace(found, positions=found.positions[chosen], jumps=found.jumps[chosen], unresolved=others)
+
+    def _same_unit(self, one: Planes) -> int | None:
+        """The known unit that this is another measurement of."""
+        planes = self.planes
+        if not len(planes):
+            return None
+        along = planes.normals @ one.normals[0]
+        near = np.abs(planes.normals @ one.points[0] + planes.offsets)
+        apart = np.linalg.norm(planes.points - one.points[0], axis=1)
+        size = np.linalg.norm(planes.jumps, axis=1)
+        alike = np.linalg.norm(planes.jumps - one.jumps[0], axis=1) <= 2 * ALIKE * size
+        off = DEVIATIONS * (planes.errors + one.errors[0]) + 1e-4
+        same = alike & (np.abs(along) > 1 - ALIKE) & (near <= off * (1 + apart))
+        return int(np.argmax(same)) if same.any() else None
+
+    def _lines(self, count: int) -> Lines:
+        """Lines across the domain; in a box half of them between opposite corners."""
+        domain, d = self.meter.domain, self.inquiry.input_size
+        plain = draw_lines(domain, count, d, self.rng)
+        if not isinstance(domain, Box) or d < 2:
+            return plain
+        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
+        ends = low + (high - low) * np.where(self.rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
+        corners = line_through(domain, ends, low + high - ends)
+        return plain.take(np.arange(count // 2)).join(corners.take(np.arange(count - count // 2)))
+
+    def _probe(self, *, share: float) -> np.ndarray:
+        """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter."""
+        assert self.ridges is not None
+        count = int(np.clip(share * self.ridges.size / self.inquiry.output_size, 64, 6000))
+        x = self._spread(count)
+        if isinstance(self.meter.domain, Box):
+            x[: count // 2] = self._corners(count // 2)
+        self.meter.ask(x)
+        return self.meter.snap(x)
+
+    def _spread(self, count: int) -> np.ndarray:
+        """Points of the domain and its edge; around the planes where it has no end, some of them farther out."""
+        domain, d = self.meter.domain, self.inquiry.input_size
+        if self.bounded:
+            third = count // 3
+            return np.concatenate(
+                [domain.sample(count - third, d, self.rng), domain.edge(third, d, self.rng)]
+            )
+        assert self.ridges is not None
+        ridges = self.ridges.balanced()
+        away = np.median(np.abs(ridges.rows[:, -1])) if ridges.num_units else 1.0
+        radii = (1.0 + away) * 10 ** self.rng.choice([0.0, 0.0, 0.3, 1.0], size=(count, 1))
+        return radii * self.rng.standard_normal((count, d))
+
+    def _corners(self, count: int) -> np.ndarray:
+        """Corners of a box to which gradients of mixtures of the outputs point, and a few loosened from them."""
+        domain, d, k = self.meter.domain, self.inquiry.input_size, self.inquiry.output_size
+        assert isinstance(domain, Box)
+        assert self.ridges is not None
+        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
+        x = domain.sample(count, d, self.rng)
+        mixtures = self.rng.standard_normal((count, k))
+        if self.ridges.num_units:  # half of them: one unit as far as it goes
+            single = self.rng.integers(self.ridges.num_units, size=count)
+            towards = self.rng.choice([-1.0, 1.0], size=count)
+        low, high = low + CORNER * (high - low), high - CORNER * (high - low)
+        for _ in range(3):
+            active = self.ridges.heights(x) > 0
+            push = ((mixtures @ self.ridges.columns.T) * active) @ self.ridges.rows[:, :-1]
+            push += mixtures @ self.ridges.affine[:, :-1]
+            if self.ridges.num_units:
+                own = towards[:, None] * self.ridges.rows[single, :-1]
+                push = np.where((np.arange(count) % 2 == 0)[:, None], own, push)
+            x = np.where(push > 0, high, low)
+        loose = self.rng.uniform(size=x.shape) < self.rng.choice([0.0, 0.1, 0.3], size=(count, 1))
+        return np.where(loose, self.rng.uniform(low, high, size=x.shape), x)
+
+    def answers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Everything asked, with error bars; answers without any are left out."""
+        x, y = self.meter.transcript()
+        bars = self.inquiry.bars(x, y)
+        clear = bars < BLIND
+        return x[clear], y[clear], bars[clear]
+
+    def _fit(self, probes: np.ndarray) -> None:
+        """Fit all units to the answers that no missing unit can have spoilt: not far worse than most ``probes``."""
+        assert self.ridges is not None
+        x, y, bars = self.answers()
+        rows = self.choose_rows(x)
+        x, y, bars = x[rows], y[rows], bars[rows]
+        for _ in range(3):
+            typical = float(np.median(self._misses(probes)))
+            misses = np.max(np.abs(self.ridges(x) - y), axis=1) / bars
+            kept = misses <= max(4 * BEYOND, SPOILT * typical)
+            kept |= misses * bars <= ROUGHLY * self._doubt(x)  # what the latest units may be off by
+            if kept.sum() * y.shape[1] < 1.2 * self.ridges.size:
+                kept[np.argsort(misses)[: int(1.2 * self.ridges.size / y.shape[1]) + 1]] = True
+            self.fitted = fit_ridges(self.ridges, x[kept], y[kept], bars[kept], deadline=self.deadline)
+            self.ridges = self.fitted.ridges
+            if typical <= BEYOND or np.median(self._misses(probes)) > 0.5 * typical:
+                break
+        self.num_fresh = 0
+        assert self.fitted is not None
+        if (
+            ORDINARY < self.fitted.rms < ROUGHER and typical <= BEYOND
+        ):  # the answers are rougher than they seemed
+            factor = min(self.fitted.rms / ORDINARY, ROUGHER / self.roughness)
+            self.roughness *= factor
+            noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
+            self.inquiry = replace(self.inquiry, noise=noise, relative=relative)
+
+    def choose_rows(self, x: np.ndarray) -> np.ndarray:
+        """As many of the questions ``x`` as a fit needs, most of them from all over the domain."""
+        assert self.ridges is not None
+        most = int(np.clip(self.share * self.ridges.size / self.inquiry.output_size, 600, 8000))
+        if len(x) <= most:
+            return np.arange(len(x))
+        points = self.meter.transcript("points")[0]
+        few = self.rng.permutation(len(x))[: most // 4]
+        own = self.rng.permutation(len(points))[: most - len(few)]
+        worst = np.argsort(-self._all_misses())[: most // 10] if len(x) == len(self.answers()[0]) else few[:0]
+        return np.unique(np.concatenate([few, find_rows(points[own], x), worst])).astype(int)
+
+    def _doubt(self, x: np.ndarray) -> np.ndarray:
+        """How much the units that were not fitted yet contribute to the answers to ``x``."""
+        assert self.ridges is not None
+        fresh = self.ridges.take(np.arange(self.ridges.num_units - self.num_fresh, self.ridges.num_units))
+        return np.max(np.abs(np.maximum(fresh.heights(x), 0.0) @ fresh.columns), axis=1)
+
+    def _misses(self, x: np.ndarray) -> np.ndarray:
+        assert self.ridges is not None
+        y = self.meter.ask(x)
+        return np.max(np.abs(self.ridges(x) - y), axis=1) / self.inquiry.bars(x, y)
+
+    def _all_misses(self) -> np.ndarray:
+        assert self.ridges is not None
+        x, y, bars = self.answers()
+        return np.max(np.abs(self.ridges(x) - y), axis=1) / bars
+
+    def _add_missing(self, probes: np.ndarray, misses: np.ndarray, num_lines: int = 6) -> None:
+        """Units that bend the rest first on the ways from explained answers to others."""
+        assert self.ridges is not None
+        good = probes[misses < 3]
+        x, _, _ = self.answers()
+        wrong = x[self._all_misses() > BEYOND] if not np.any(misses > BEYOND) else probes[misses > BEYOND]
+        if not len(good) or not len(wrong):
+            return
+        wrong = wrong[self.rng.permutation(len(wrong))[:num_lines]]
+        apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
+        apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
+        residual = self.inquiry.against(_Believed(self.ridges, self.inquiry))
+        lines = up_to_the_first_miss(residual, good[np.argmin(apart, axis=1)], wrong)
+        kinks = first_of_each_kind(find_kinks(residual, lines))
+        planes, _ = measure_planes(residual, lines, kinks, self.rng)
+        self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+
+    def _take_in(self, planes: Planes, origins: np.ndarray) -> bool:
+        """Add units on these planes, active on the side away from where the lines began."""
+        assert self.ridges is not None
+        planes = planes.take(np.argsort(planes.errors)[: max(4, self.ridges.num_units)])
+        if not len(planes):
+            return False
+        rows, columns = _units(planes)
+        apart = np.linalg.norm(planes.points[:, None] - origins[None], axis=2)
+        start = origins[np.argmin(apart, axis=1)]
+        ahead = np.einsum("md,md->m", rows[:, :-1], start) + rows[:, -1] < 0
+        rows = np.where(ahead[:, None], rows, -rows)
+        self.num_fresh += len(rows)
+        self.ridges = replace(
+            self.ridges,
+            rows=np.vstack([self.ridges.rows, rows]),
+            columns=np.vstack([self.ridges.columns, columns]),
+        )
+        return True
+
+
+def _units(planes: Planes) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (m, d + 1) and output columns (m, k) of the units on these planes."""
+    return np.hstack([planes.normals, planes.offsets[:, None]]), planes.jumps

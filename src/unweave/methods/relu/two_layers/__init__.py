@@ -1,0 +1,1 @@
+"""Two hidden layers of relu units, without bounds, from exact answers."""
