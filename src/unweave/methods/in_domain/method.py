@@ -11,7 +11,6 @@ functions and are one candidate; so are all sharpnesses of softplus.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -36,6 +35,7 @@ from unweave.methods.base import (
     Traits,
 )
 from unweave.methods.in_domain.creased import search_creases
+from unweave.methods.in_domain.describe import describe_fit
 from unweave.methods.in_domain.few_outputs import recover_in_span
 from unweave.methods.in_domain.ranges import Plenty, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
@@ -45,7 +45,6 @@ from unweave.solve.devices import use_accelerator
 from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
-from unweave.students.forms import Form
 from unweave.students.nearly_affine import best_affine
 from unweave.students.overwide import OverwideFit, Pool, search
 from unweave.students.plenty import SIZES, num_needed, search_plenty
@@ -123,7 +122,7 @@ class InDomain:
             found = _describe_affine(pools[0], problem)
             if found is None:
                 fit = self._search(meter, pools, plenty, affordable, problem, whole)
-                found = replace(_describe(fit, problem), student=fit.student)
+                found = replace(describe_fit(fit, problem), student=fit.student)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
             if plenty.led and found.network is not None:
@@ -218,7 +217,7 @@ def recover_from_samples(
 
 def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
     affine = _describe_affine(pools[0], problem)
-    return _describe(_search(pools, problem, effort), problem) if affine is None else affine
+    return describe_fit(_search(pools, problem, effort), problem) if affine is None else affine
 
 
 def _describe_affine(pool: Pool, problem: Problem) -> Finding | None:
@@ -238,27 +237,6 @@ def _search(pools: list[Pool], problem: Problem, effort: Effort) -> OverwideFit:
         effort=effort,
         engine=problem.engine,
     )
-
-
-def _describe(fit: OverwideFit, problem: Problem) -> Finding:
-    details = {
-        "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
-        "num_points": fit.num_points,
-    }
-    alternatives = _residuals(fit)
-    if fit.network is None:
-        return Finding(None, reason=_advise(fit, problem), alternatives=alternatives, details=details)
-    if fit.polished is not None:
-        details["singular_values"] = fit.polished.singular_values
-        details["standard_errors"] = fit.polished.standard_errors
-    undetermined = fit.undetermined
-    if _has_idle_inputs(fit):
-        undetermined = (*undetermined, "layer 1: weights of inputs that do not move in the data")
-    if not fit.minimal and fit.polished is not None:
-        undetermined = (*undetermined, "units: one of them could be removed")
-    elif not fit.minimal:
-        undetermined = (*undetermined, "all parameters: the student did not converge")
-    return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
 
 
 def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
@@ -348,27 +326,3 @@ def _fit_affine(pool: Pool, noise: float) -> Network | None:
         return None
     coefficients = best_affine(x, y)[0].T
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
-
-
-def _has_idle_inputs(fit: OverwideFit) -> bool:
-    """Whether weights of the first layer were left open because the data do not move along some input."""
-    if fit.polished is None or fit.network is None or Form.of(fit.network.activations[0]).free_per_unit:
-        return False
-    return fit.minimal and fit.polished.null_directions.shape[1] > 0
-
-
-def _residuals(fit: OverwideFit) -> dict[str, float]:
-    """The least residual each activation reached at the largest size it was tried at."""
-    latest: dict[str, dict[int, float]] = defaultdict(dict)
-    for attempt in fit.attempts:
-        at_size = latest[attempt.activation]
-        at_size[attempt.num_points] = min(at_size.get(attempt.num_points, np.inf), attempt.rms)
-    return {name: at_size[max(at_size)] for name, at_size in latest.items()}
-
-
-def _advise(fit: OverwideFit, problem: Problem) -> str:
-    tried = ", ".join(problem.activations)
-    return (
-        f"{fit.reason} (least relative residual {fit.rms:.1e} with {tried}); the true activation or depth "
-        f"may be outside what was tried: name it with activation= or hidden=, or give more answers"
-    )

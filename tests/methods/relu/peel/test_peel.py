@@ -14,7 +14,8 @@ from unweave.evidence.precision import Precision
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.maps.parity import Board, fit_last, keep_more_sides
+from unweave.methods.relu.maps.board import Board
+from unweave.methods.relu.maps.parity import fit_last, keep_more_sides
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.mend import fit_every, num_beyond
 from unweave.methods.relu.peel.order import settle

@@ -21,7 +21,7 @@ from unweave.methods.relu.deep.tell import try_sides
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.tracks import Track, complete, is_dark, keep_signs
 from unweave.methods.relu.deep.unite import unite_traces
-from unweave.methods.relu.maps.parity import count_sides, sample_cells
+from unweave.methods.relu.maps.count import count_sides, sample_cells
 from unweave.methods.relu.maps.sheet import Sheet, draw_sheet
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.lines import draw_lines

@@ -10,7 +10,9 @@ import numpy as np
 
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.maps.arrange import Arrangement
-from unweave.methods.relu.maps.parity import Board, Last, count_sides, fit_last, sample_cells
+from unweave.methods.relu.maps.board import Board, Last
+from unweave.methods.relu.maps.count import count_sides, sample_cells
+from unweave.methods.relu.maps.parity import fit_last
 from unweave.methods.relu.maps.sheet import Sheet
 
 MOST_CHAINS = 60

@@ -16,7 +16,8 @@ from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.lifted.draw import box_faces
-from unweave.methods.relu.maps.parity import Board, Last, fit_last, keep_more_sides, sway
+from unweave.methods.relu.maps.board import Board, Last
+from unweave.methods.relu.maps.parity import fit_last, keep_more_sides, sway
 from unweave.methods.relu.peel.climb import Climb
 from unweave.methods.relu.peel.sides import count_sides, keep_sides
 
