@@ -44,14 +44,15 @@ class ReluLifted:
         rng = problem.rng("relu lifted")
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
-        search = search_two_layers(
-            inquiry,
-            rng,
-            max_rounds=self.max_rounds,
-            max_seconds=problem.within(self.max_seconds),
-            suspects=problem.suspects,
-            precision=problem.precision,
-        )
+        with np.errstate(over="ignore"):  # answers that a squashing saturates have error bars without bound
+            search = search_two_layers(
+                inquiry,
+                rng,
+                max_rounds=self.max_rounds,
+                max_seconds=problem.within(self.max_seconds),
+                suspects=problem.suspects,
+                precision=problem.precision,
+            )
         return describe(search)
 
 
