@@ -58,9 +58,10 @@ def judge(
             reason, *why, _what_may_help(evidence, has_budget)
         )
     if not certificate.complete:
-        missed = [check.name for check in certificate.checks if check.needed and check.passed is None]
+        missed = [check for check in certificate.checks if check.needed and check.passed is None]
         if certificate.num_points >= certificate.num_needed and missed:
-            return Outcome.PARTLY, _join(reason, f"a check could not be made: {', '.join(missed)}")
+            names, helps = ", ".join(check.name for check in missed), {check.reason for check in missed}
+            return Outcome.PARTLY, _join(reason, f"a check could not be made: {names}", *sorted(helps - {""}))
         return Outcome.PARTLY, _join(reason, _too_few(certificate.num_points, evidence, has_budget))
     count = len(undetermined) + len(certificate.undetermined)
     if count:

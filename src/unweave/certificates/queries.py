@@ -31,6 +31,7 @@ from unweave.certificates.kinks import check_kinks
 from unweave.certificates.steps import check_faces
 from unweave.certificates.visible import Visible, measure_visible
 from unweave.core import activations as act
+from unweave.core.deadline import MORE_TIME
 from unweave.core.errors import BudgetSpent
 from unweave.core.network import Network
 from unweave.evidence.meter import CERTIFICATE, Meter
@@ -110,7 +111,7 @@ def certify(
         if time_allows(network, used[1][rows], late=True):
             system = weighted_system(network, used[0][rows], used[1][rows], bars, unit=precision.unit)
         else:
-            checks.append(Check(STANDARD_ERRORS, None, needed=True))
+            checks.append(Check(STANDARD_ERRORS, None, reason=MORE_TIME, needed=True))
         if system is not None:
             deviations, condition = system.unit_errors(network), system.information.condition
     fresh = FreshQueries(meter, precision, rng)

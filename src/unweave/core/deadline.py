@@ -13,6 +13,8 @@ from unweave.core.errors import InputError, TimeSpent
 
 RATE = 2e10
 """Floating-point operations a second that may be counted on: of one core in large products of matrices."""
+GRACE = 0.08
+"""Share of the limit that what checks a result may take beyond it; with what follows that stays below a tenth."""
 MORE_TIME = "allow more with time_limit="
 """What helps where time was too short, said once in a reason."""
 
@@ -52,14 +54,14 @@ class Deadline:
     def allows(self, operations: float, *, late: bool = False) -> bool:
         """Whether a computation that cannot be broken off, of so many additions and products, ends in time.
 
-        ``late``: it checks a result, which may take a tenth of the limit more.
+        ``late``: it checks a result, which may take a little more (``GRACE``).
         """
         return self.seconds == math.inf or operations <= RATE * (self.grace if late else self.left)
 
     @property
     def grace(self) -> float:
-        """Seconds that a wait may still take: what is left, and a tenth of the limit for what checks a result."""
-        return max(self.left, 0.1 * self.seconds)
+        """Seconds that a wait may still take: what is left, and a share of the limit for what checks a result."""
+        return max(self.left, GRACE * self.seconds)
 
 
 _HELD: ContextVar[Deadline | None] = ContextVar("deadline", default=None)

@@ -46,7 +46,7 @@ def see_affine_far(meter: Meter, precision: Precision, rng: np.random.Generator)
     rest = near_y - near_x @ slope
     if np.all(np.ptp(rest, axis=0) <= BENT * precision.scale + 100 * precision.noise):
         return ""
-    if not is_piecewise_linear(meter, precision, rng):
+    if not is_piecewise_linear(meter, precision, rng, dense=False):
         return UNBENT
     return JUMPING if shows_jump(meter, precision, rng) else ""
 

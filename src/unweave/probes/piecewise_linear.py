@@ -23,26 +23,33 @@ LEEWAY = 100.0
 
 
 def is_piecewise_linear(
-    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_segments: int = 6
+    meter: Meter, precision: Precision, rng: np.random.Generator, *, num_segments: int = 6, dense: bool = True
 ) -> bool:
     """Whether at least half of the segments are straight, from three questions a segment (stage ``kind``).
 
-    In a large domain smooth units are straight far out, so those that are straight there are looked at near by as well.
+    ``dense``: kinks may be so dense that most segments meet one; float32 answers that bend are then asked more. In a
+    large domain smooth units are straight far out, so those that are straight there are looked at near by as well.
     """
     size = meter.input_size
     starts = meter.domain.sample(4 * num_segments, size, rng)
     # the domain may reach over many scales; stay with the half of the points nearest to its middle
     middle = np.median(starts, axis=0)
     starts = starts[np.argsort(np.linalg.norm(starts - middle, axis=1))[: 2 * num_segments]][::2]
-    if not _are_straight(meter, precision, rng, starts):
+    if not _are_straight(meter, precision, rng, starts, dense=dense):
         return False
     near = meter.domain.nearest(NEAR * rng.standard_normal((len(starts), size)) / np.sqrt(size))
     large = LARGE * NEAR < meter.domain.reach(size) < np.inf
-    return not large or _are_straight(meter, precision, rng, near, leeway=LEEWAY)
+    return not large or _are_straight(meter, precision, rng, near, leeway=LEEWAY, dense=dense)
 
 
 def _are_straight(
-    meter: Meter, precision: Precision, rng: np.random.Generator, starts: np.ndarray, leeway: float = 1.0
+    meter: Meter,
+    precision: Precision,
+    rng: np.random.Generator,
+    starts: np.ndarray,
+    *,
+    leeway: float = 1.0,
+    dense: bool,
 ) -> bool:
     """Whether most of the segments from each of the points towards another are."""
     size = meter.input_size
@@ -65,8 +72,8 @@ def _are_straight(
     straight = np.all(bend <= leeway * (slack * precision.noise + 1e-13 * size_of_answers), axis=1)
     moving = np.max(np.abs(last - first), axis=1) > 4 * slack * precision.noise
     if np.mean(straight[moving] if np.sum(moving) >= FEWEST else straight) < 0.5:
-        single = precision.kind == "float32"
-        return single and bends_at_places(meter, precision, starts, towards, float(length))
+        dense = dense and precision.kind == "float32"
+        return dense and bends_at_places(meter, precision, starts, towards, float(length))
     return precision.kind != "float32" or not _bends_evenly(
         meter, precision, starts[:8], 3 * length * towards[:8]
     )

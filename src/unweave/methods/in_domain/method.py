@@ -63,6 +63,8 @@ SHARP, MOST = 1e-5, 16
 
 SPARING, SPARING_ONE = 2000, 6000
 """Residuals up to which points are spared before plenty are bought; where one activation alone is tried ..."""
+LEAST_SECONDS = 5.0
+"""Plenty of points are not begun with when less time is left: a step on them may take a second."""
 SPARING_SECONDS, SPARING_SHARE = 30.0, 0.15
 """... and for how long at most, of the time there is: near misses of many activations are costly to prune."""
 SHARED = 3.0
@@ -181,7 +183,7 @@ class InDomain:
         noise = precision.noise if precision.kind != "float64" else 0.0
         for depth, share in DEPTHS.items():
             limit = share * self._effort(problem).time_limit
-            if depth > problem.max_depth or limit <= 1:
+            if depth > problem.max_depth or limit <= LEAST_SECONDS:
                 break
             rng = problem.rng("plenty", depth)
             found = search_plenty(plenty.buy, names, rng=rng, time_limit=limit, depths=(depth,), noise=noise)
