@@ -69,7 +69,7 @@ SPARING_SECONDS, SPARING_SHARE = 30.0, 0.15
 """... and for how long at most, of the time there is: near misses of many activations are costly to prune."""
 SHARED = 3.0
 """Residuals a parameter that a network from plenty of points is fitted to, before more are chosen."""
-DEPTHS = {2: 0.65, 3: 1.0}
+DEPTHS = {2: 0.9, 3: 1.0}
 """Hidden layers of students that see plenty of points, in turn, each with its share of the time that is left: three
 emulate two, slowly."""
 
