@@ -124,7 +124,9 @@ def test_a_third_hidden_layer_has_to_lead(monkeypatch):
             racer.fresh.append(0.3 * racer.last if racer.fresh else 0.06)
 
     monkeypatch.setattr(plenty.Class, "advance", lambda self, racer: advance(racer))
-    monkeypatch.setattr(plenty, "_finish", lambda course, racers: iter([(None, racer.depth) for racer in racers]))
+    monkeypatch.setattr(
+        plenty, "_finish", lambda course, racers: iter([(None, racer.depth) for racer in racers])
+    )
     racers = [course.enter(["tanh"], 60, rng, depth) for depth in (2, 3)]
     assert next(plenty.race(course, racers)) == (None, 2)
     assert rounds.count(3) == 2
