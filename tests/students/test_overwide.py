@@ -279,18 +279,3 @@ def test_a_batch_of_removals_that_leaves_nonsense_is_not_refitted(monkeypatch):
     assert refitted == [(7,)]  # not (1,) and (5,), which the plan promised for nothing
     assert narrow.hidden == (7,)
     assert fit.rms < 1e-11
-
-
-def test_an_exact_student_keeps_units_of_little_effect_however_much_is_accepted():
-    """Slowly converging students may lose units within their residual; one that is exact may not."""
-    truth = random_network((3, 3, 1), "tanh", 0)
-    weights = [truth.weights[0], truth.weights[1] * np.array([[1.0, 1.0, 1e-7]])]
-    truth = Network(weights, truth.biases, truth.activations)
-    x = np.random.default_rng(0).standard_normal((200, 3))
-    layout = Layout.of(truth)
-    exact = Minimum(truth.flat(), 1e-14, 0, End.TARGET)
-    kept, _ = prune(layout, exact, x, truth(x), accept=1e-6, settings=Settings(max_steps=30))
-    assert kept.hidden == (3,)
-    rough = Minimum(truth.flat(), 1e-6, 0, End.STEPS)
-    kept, _ = prune(layout, rough, x, truth(x), accept=1e-6, settings=Settings(max_steps=30))
-    assert kept.hidden == (2,)

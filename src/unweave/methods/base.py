@@ -29,9 +29,7 @@ CLAMPED = ("relu6", "hardtanh", "hardsigmoid")
 """Piecewise linear and constant far out; they describe the same functions."""
 SATURATING = ("tanh", "erf", "sigmoid")
 SLOW = ("softsign",)
-"""They level off like one over the argument; tried where the answers do, or where they have creases."""
-CREASED = ("elu", "softsign")
-"""Their second derivative jumps, the first does not."""
+"""They level off like one over the argument; tried where the answers do."""
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
 ELU_LIKE = ("elu", "mish")
 """Of the same growth, without a reflection."""

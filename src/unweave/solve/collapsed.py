@@ -20,18 +20,13 @@ SATURATED = 1e-6
 """Slopes below this count as none in single precision, where their products would be too small to be normal numbers."""
 
 
-def collapses(layout: Layout) -> bool:
-    """Whether students of this layout can take such steps."""
-    return not layout.skips and not layout.bent and len(layout.hidden) in (1, 2)
-
-
 class CollapsedProblem:
     """Least squares of a plain layout with linear outputs at (x, y)."""
 
     num_residuals: int
 
     def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray):
-        if not collapses(layout):
+        if layout.skips or layout.bent or len(layout.hidden) not in (1, 2):
             raise ValueError("collapsed steps are for plain layouts of one or two hidden layers")
         self._layout, self._x, self._y = layout, x, y
         self.num_residuals = int(y.size)

@@ -21,7 +21,7 @@ STALLED_INEXACT = 25
 CLOSE = 1e-2
 """... and below this relative residual exact ones go on."""
 
-COLLAPSED_DAMPING, COLLAPSED_RMS = 1e-5, 1e-5
+COLLAPSED_DAMPING, COLLAPSED_RMS = 3e-7, 1e-5
 """Damping and relative residual down to which collapsed normal equations are summed in single precision."""
 
 

@@ -16,7 +16,7 @@ from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import narrow_down_bent
-from unweave.students.prune import AFFORDABLE, EXACT, HARMLESS, PRUNABLE, plan_removals, prune, units_kept
+from unweave.students.prune import AFFORDABLE, EXACT, plan_removals, prune, units_kept
 
 STALLED = 2e-3
 """A start that stops gaining above this residual, relative to that of the best affine function, is given up; one that
@@ -49,13 +49,13 @@ def narrow_down(
         target=max(1e-13, 0.3 * floor),
         max_steps=60,
         damping=1e-3,
-        stall_above=accept,  # removals in vain show soon
+        stall_above=STALLED * bend,
         inexact=floor == 0,  # noisy answers want the very minimum
         deadline=deadline,
     )
     if bent:
         return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
-    full = replace(refit, max_steps=max_steps, stall_above=STALLED * bend, stall_steps=40, patience=8)
+    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
     if floor > 0:
         refit = replace(refit, stationary_gain=1e-3, patience=3)
         start = fit_layout(layout, start.parameters, u, v, settings=refit)
@@ -64,10 +64,6 @@ def narrow_down(
     narrow, fit = cut(layout, start, noisy=floor > 0)
     if fit.rms <= accept or floor > 0:
         return narrow, fit
-    if fit.rms <= PRUNABLE:
-        slim, exact = cut(narrow, fit, accept=HARMLESS * fit.rms)
-        if exact.rms <= accept:
-            return slim, exact
     narrow, fit = _walk_down(narrow, fit, u, v, accept, affordable, full)
     if fit.rms <= accept:
         return cut(narrow, fit)

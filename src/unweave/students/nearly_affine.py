@@ -16,7 +16,7 @@ import numpy as np
 from unweave.solve.descend import Minimum, Settings
 from unweave.solve.fit import fit_layout, spread_of
 from unweave.solve.layout import Layout, without_affine
-from unweave.students.prune import HARMLESS, PRUNABLE, prune
+from unweave.students.prune import prune
 
 NEARLY_AFFINE = 0.3
 """Answers are nearly affine that bend less than this, relative to their spread."""
@@ -24,8 +24,12 @@ CHEAP = 1e8
 """Students of fewer residuals times squared parameters are quickly pruned as they are."""
 FINE = 0.01
 """Second difference of these fits, as a fraction of the step."""
-CONVERGED = 1e-9
-"""Residual at full width, relative to what bends, that is enough where surplus units make the rest slow."""
+CONVERGED, PRUNABLE = 1e-9, 1e-6
+"""Residuals at full width, relative to what bends: enough of it, where surplus units make the rest slow; and the
+largest that removals start from."""
+HARMLESS = 3.0
+"""Removals from such a student stand that leave no more than so many times its residual: surplus units make the
+last digits slow."""
 TRIES = 3
 """Batches of removals that are tried at a time before a student has converged."""
 LONG, PATIENCE = 6, 120

@@ -52,8 +52,6 @@ class OverwideFit:
     polished: Polished | None = field(repr=False, default=None)
     undetermined: tuple[str, ...] = ()
     reason: str = ""
-    student: Network | None = None
-    """Where nothing fitted: the student that predicts best, if it is known."""
 
 
 def fit_overwide(

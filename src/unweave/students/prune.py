@@ -21,9 +21,6 @@ from unweave.students.surgeon import open_surgery
 AFFORDABLE = 2e-2
 EXACT = 1e-11
 """Largest relative residual of an exact fit before the polish."""
-PRUNABLE, HARMLESS = 1e-6, 3.0
-"""Where surplus units make the last digits slow, removals stand that leave no more than so many times a residual below
-this one."""
 BOLD = 1e3
 """Before a student is exact, removals go together that are predicted to leave so many times its residual."""
 HOPELESS = 1.0
@@ -54,8 +51,7 @@ def prune(
     affordable: float = AFFORDABLE,
     max_tries: int = 64,
 ) -> tuple[Layout, Minimum]:
-    """Remove units while refits return to the relative residual ``accept``, or lower it markedly; from an exact student
-    on to ``EXACT``, however much more is accepted before.
+    """Remove units while refits return to the relative residual ``accept``, or lower it markedly.
 
     With ``noisy`` answers a removal stands while the Bayesian information criterion prefers it. Every refit
     is bounded by ``settings``; each accepted batch removes a unit and a refused one is halved, ``max_tries``
@@ -77,8 +73,7 @@ def prune(
                 continue
             fit, num_tries = fit_layout(narrow, adjusted, x, y, settings=settings), num_tries + 1
             num_removed = layout.num_parameters - narrow.num_parameters
-            enough = accept if best.rms > EXACT else min(accept, EXACT)
-            limit = _allowed(best.rms, num_removed, y.size) if noisy else enough
+            limit = _allowed(best.rms, num_removed, y.size) if noisy else accept
             if fit.rms <= max(limit, settings.target) or (not noisy and fit.rms < PROGRESS * best.rms):
                 break
             size //= 2

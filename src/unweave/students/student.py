@@ -17,11 +17,11 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings
-from unweave.solve.fit import fit_layout, spread_of
+from unweave.solve.fit import spread_of
 from unweave.solve.layout import Layout, without_affine
 from unweave.solve.polish import Polished, polish
 from unweave.solve.together import fit_each
-from unweave.students.forms import Form, Plain
+from unweave.students.forms import Form
 from unweave.students.narrow import STALLED, narrow_down
 from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent
 from unweave.students.prune import EXACT
@@ -36,8 +36,6 @@ HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
 pruning it would be slow and in vain."""
-TOLERANCE = 1.2
-"""Residual, relative to the noise, up to which a student explains noisy answers."""
 NEGLIGIBLE = 1e-13
 """Relative noise below which answers count as exact."""
 
@@ -163,7 +161,6 @@ class Task:
     bent: bool
     """Whether students are fitted without the affine part (``nearly_affine``)."""
     settings: Settings
-    tolerance: float = TOLERANCE
 
     @staticmethod
     def of(
@@ -176,7 +173,6 @@ class Task:
         max_steps: int = 150,
         deadline: float = float("inf"),
         standard: Standard | None = None,
-        tolerance: float = TOLERANCE,
     ) -> Task:
         standard = Standard.of(x, y, common=noise > 0) if standard is None else standard
         u, v = standard.inputs(x), standard.outputs(y)
@@ -211,7 +207,6 @@ class Task:
             bend=bend,
             bent=bent,
             settings=settings,
-            tolerance=tolerance,
         )
 
     def try_from(self, rngs: Sequence[np.random.Generator], known: Sequence[Rows] = ()) -> Iterator[Trial]:
@@ -265,41 +260,10 @@ class Task:
         )
         return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
 
-    def try_plain(self, layout: Layout, start: np.ndarray) -> Trial:
-        """A student without skips from where it nearly fits: to the level of the answers, pruned and polished."""
-        steps = replace(self.settings, target=max(1e-13, 0.3 * self.floor), damping=1e-4, stall_steps=0)
-        fit = fit_layout(layout, start, self.u, self.v, settings=replace(steps, inexact=False))
-        if fit.rms <= self._enough:
-            layout, fit = narrow_down(
-                layout,
-                fit,
-                self.u,
-                self.v,
-                bend=self.bend,
-                floor=self.floor,
-                max_steps=self.settings.max_steps,
-                deadline=self.settings.deadline,
-            )
-        student = Student(self.standard, layout, fit.parameters)
-        attempt = Attempt(
-            self.activation,
-            self.widths,
-            len(self.x),
-            fit.rms,
-            fit.num_steps,
-            fit.end,
-            student,
-            fit.rms <= self._enough,
-        )
-        return self._polish(layout, fit, attempt) if attempt.narrowed else (None, attempt)
-
     def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
         """The plain network of a student at the level of the answers, to the last digit, if it has one."""
         form = Form.of(self.activation)
-        if form.skips and not layout.skips:
-            plain = Plain(layout.network(fit.parameters))
-        else:
-            plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
+        plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
         if plain is None:
             return None, replace(attempt, end=Miss.SIGNS)
         polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
@@ -313,4 +277,4 @@ class Task:
 
     @property
     def _enough(self) -> float:
-        return max(EXACT, self.tolerance * self.floor)
+        return max(EXACT, 1.2 * self.floor)

@@ -55,18 +55,11 @@ class HostSurgeon:
 
     loss: float
 
-    def __init__(
-        self,
-        layout: Layout,
-        theta: np.ndarray,
-        x: np.ndarray,
-        y: np.ndarray,
-        ridges: tuple[float, ...] = RIDGES,
-    ):
+    def __init__(self, layout: Layout, theta: np.ndarray, x: np.ndarray, y: np.ndarray):
         equations = expand_normally(layout, theta, x, y)
         self.loss = equations.loss
         self._layout, self._theta = layout, np.array(theta)
-        self._inverse, self._ridge = _ridge_inverse(equations.matrix, ridges)
+        self._inverse, self._ridge = _ridge_inverse(equations.matrix)
         self._outgoing = outgoing_of(layout)
 
     def costs(self) -> list[np.ndarray]:
@@ -152,11 +145,11 @@ def _clean(costs: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(costs), np.maximum(costs, 0.0), np.inf)
 
 
-def _ridge_inverse(matrix: np.ndarray, ridges: tuple[float, ...]) -> tuple[np.ndarray, float]:
-    """The inverse of the matrix with a ridge, the first of them that leaves it positive, and the ridge."""
+def _ridge_inverse(matrix: np.ndarray) -> tuple[np.ndarray, float]:
+    """The inverse of the matrix with a ridge, and the ridge."""
     unit = max(float(np.trace(matrix)) / len(matrix), 1e-300)
     inverse, ridge = matrix, 0.0
-    for share in ridges:
+    for share in RIDGES:
         ridge = share * unit
         inverse = np.linalg.inv(matrix + ridge * np.eye(len(matrix)))
         if float(np.min(np.diag(inverse))) > 0:

@@ -11,6 +11,7 @@ functions and are one candidate; so are all sharpnesses of softplus.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -21,9 +22,7 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.evidence.precision import Precision
 from unweave.methods.base import (
-    CREASED,
     ELU_LIKE,
     PIECEWISE_LINEAR,
     RELU_LIKE,
@@ -34,17 +33,15 @@ from unweave.methods.base import (
     Serves,
     Traits,
 )
-from unweave.methods.in_domain.creased import search_creases
-from unweave.methods.in_domain.describe import describe_fit
 from unweave.methods.in_domain.few_outputs import recover_in_span
-from unweave.methods.in_domain.ranges import Plenty, Sampler, bend, choose_ranges
+from unweave.methods.in_domain.ranges import Range, Sampler, bend, choose_ranges
 from unweave.methods.in_domain.reduced import recover_reduced
-from unweave.probes.creases import crosses_crease
 from unweave.solve.design import telling_points, unit_sizes
 from unweave.solve.devices import use_accelerator
 from unweave.solve.fit import spread_of
 from unweave.solve.polish import polish
 from unweave.students.effort import Candidate, Effort
+from unweave.students.forms import Form
 from unweave.students.nearly_affine import best_affine
 from unweave.students.overwide import OverwideFit, Pool, search
 from unweave.students.plenty import SIZES, num_needed, search_plenty
@@ -62,16 +59,10 @@ SHARP, MOST = 1e-5, 16
 """Rounded answers: parameters that are not known to this are fitted to more points, so many times as many at most."""
 
 SPARING, SPARING_ONE = 2000, 6000
-"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried ..."""
-LEAST_SECONDS = 5.0
-"""Plenty of points are not begun with when less time is left: a step on them may take a second."""
-SPARING_SECONDS, SPARING_SHARE = 30.0, 0.15
-"""... and for how long at most, of the time there is: near misses of many activations are costly to prune."""
-SHARED = 3.0
-"""Residuals a parameter that a network from plenty of points is fitted to, before more are chosen."""
-DEPTHS = {2: 0.9, 3: 1.0}
-"""Hidden layers of students that see plenty of points, in turn, each with its share of the time that is left: three
-emulate two, slowly."""
+"""Residuals up to which points are spared before plenty are bought; where one activation alone is tried."""
+
+Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
+
 
 SMOOTH = (*SATURATING, *RELU_LIKE)
 OTHERS = tuple(name for name in act.names() if name not in (*SMOOTH, *PIECEWISE_LINEAR, "step"))
@@ -119,20 +110,12 @@ class InDomain:
                 return x, meter.ask(x) if len(x) else np.zeros((0, meter.output_size))
 
             pools = [Pool(r.x, r.y, partial(bought, r.draw)) for r in ranges]
-            whole, plenty = problem.precision, Plenty(ranges[-1], bought)
             problem = replace(problem, precision=problem.precision.at(ranges[-1].y))
             found = _describe_affine(pools[0], problem)
             if found is None:
-                fit = self._search(meter, pools, plenty, affordable, problem, whole)
-                found = replace(describe_fit(fit, problem), student=fit.student)
+                found = _describe(self._search(pools, ranges[-1], bought, affordable, problem), problem)
             if found.network is None and affordable(1) == 0:
                 found = replace(found, reason=f"{found.reason}; the budget left no more questions: raise it")
-            if plenty.led and found.network is not None:
-                count = int(SHARED * found.network.num_parameters / meter.output_size)
-                pool = Pool(*plenty.latest(count))
-                problem = replace(problem, precision=whole)
-                most = affordable(MOST * len(pool.x))
-                return _sharpen(meter, plenty.draw, most, pool, problem, found)
             if found.network is None or not found.network.hidden or len(pools) > 1:
                 return found
             pool = pools[0]
@@ -149,63 +132,34 @@ class InDomain:
             return _sharpen(meter, ranges[0].draw, most, pool, problem, found)
 
     def _search(
-        self,
-        meter: Meter,
-        pools: list[Pool],
-        plenty: Plenty,
-        affordable: Callable[[int], int],
-        problem: Problem,
-        precision: Precision,
+        self, pools: list[Pool], near: Range, buy: Buy, affordable: Callable[[int], int], problem: Problem
     ) -> OverwideFit:
-        """From few points, then from creases or plenty where two hidden layers may be there, then from ever more."""
+        """From few points, then from plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
         names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
-        named = set(names) <= set(CREASED)
-        sparing = max(SPARING_ONE if len(names) == 1 and not named else SPARING, 12 * (inputs + 2)) // outputs
+        sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
         needed = num_needed(*SIZES[0], outputs)
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
             return _search(pools, problem, self._effort(problem))
         effort = self._effort(problem)
-        seconds = min(SPARING_SECONDS, SPARING_SHARE * effort.time_limit)
-        brief = replace(effort, max_points=min(sparing, effort.max_points), time_limit=seconds)
-        first = _search(pools, problem, brief)
+        first = _search(pools, problem, replace(effort, max_points=min(sparing, effort.max_points)))
         if first.minimal:
             return first
-        ends = [first]
-        creased = named or (len(names) > 1 and _shows_creases(meter, problem))
-        if creased:
-            names = names if named else list(CREASED)
-            problem = replace(problem, activations=tuple(names))
-            ends.append(search_creases(meter, plenty.near.draw, names, problem, effort.time_limit))
-            if ends[-1].minimal:
-                return replace(ends[-1], attempts=(*first.attempts, *ends[-1].attempts))
 
-        noise = precision.noise if precision.kind != "float64" else 0.0
-        for depth, share in DEPTHS.items():
-            limit = share * self._effort(problem).time_limit
-            if depth > problem.max_depth or limit <= LEAST_SECONDS:
-                break
-            rng = problem.rng("plenty", depth)
-            found = search_plenty(plenty.buy, names, rng=rng, time_limit=limit, depths=(depth,), noise=noise)
-            plenty.led = found.minimal
-            ends.append(found)
-            if found.minimal:
-                break
-        if not plenty.led and self._effort(problem).time_limit > 1:
-            reached = max((attempt.num_points for attempt in first.attempts), default=0)
-            ends.append(_search(pools, problem, replace(self._effort(problem), min_points=reached)))
+        # with plenty of points a range may be steeper than with few, and shows the units better
+        widest = max(1.0, 1 / near.scale)
+
+        def nearby(scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            return buy(near.within(scale * widest), num_points)
+
+        limit = self._effort(problem).time_limit
+        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
+        ends = [first, second]
+        if not second.minimal and self._effort(problem).time_limit > 1:
+            rest = replace(self._effort(problem), min_points=sparing)
+            ends.append(_search(pools, problem, rest))
         best = min(ends, key=lambda end: (not end.minimal, end.network is None, end.rms))
-        attempts = tuple(attempt for end in ends for attempt in end.attempts)
-        students = [end for end in ends if end.student is not None]
-        closest = min(students, key=lambda end: end.rms, default=best)
-        return replace(best, attempts=attempts, student=closest.student)
-
-
-def _shows_creases(meter: Meter, problem: Problem) -> bool:
-    """Whether exact answers in a domain that ends have creases, which of all candidates elu and softsign alone have."""
-    ends = np.isfinite(meter.domain.reach(meter.input_size))
-    exact = problem.precision.kind == "float64"
-    return bool(ends and exact and crosses_crease(meter, problem.precision, problem.rng("creases")))
+        return replace(best, attempts=tuple(attempt for end in ends for attempt in end.attempts))
 
 
 def recover_from_samples(
@@ -219,7 +173,7 @@ def recover_from_samples(
 
 def _recover(pools: list[Pool], problem: Problem, effort: Effort) -> Finding:
     affine = _describe_affine(pools[0], problem)
-    return describe_fit(_search(pools, problem, effort), problem) if affine is None else affine
+    return _describe(_search(pools, problem, effort), problem) if affine is None else affine
 
 
 def _describe_affine(pool: Pool, problem: Problem) -> Finding | None:
@@ -241,11 +195,32 @@ def _search(pools: list[Pool], problem: Problem, effort: Effort) -> OverwideFit:
     )
 
 
+def _describe(fit: OverwideFit, problem: Problem) -> Finding:
+    details = {
+        "attempts": [(a.activation, a.widths, a.num_points, a.rms, a.end) for a in fit.attempts],
+        "num_points": fit.num_points,
+    }
+    alternatives = _residuals(fit)
+    if fit.network is None:
+        return Finding(None, reason=_advise(fit, problem), alternatives=alternatives, details=details)
+    if fit.polished is not None:
+        details["singular_values"] = fit.polished.singular_values
+        details["standard_errors"] = fit.polished.standard_errors
+    undetermined = fit.undetermined
+    if _has_idle_inputs(fit):
+        undetermined = (*undetermined, "layer 1: weights of inputs that do not move in the data")
+    if not fit.minimal and fit.polished is not None:
+        undetermined = (*undetermined, "units: one of them could be removed")
+    elif not fit.minimal:
+        undetermined = (*undetermined, "all parameters: the student did not converge")
+    return Finding(fit.network, fit.reason, (), undetermined, alternatives, details)
+
+
 def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
-    """Whether answers, exact but for rounding, may be those of two layers, and no accelerator takes large students."""
+    """Whether exact answers may be those of two hidden layers, and no accelerator takes large students anyway."""
     two = problem.hidden is None and problem.max_depth >= 2
     accelerated = use_accelerator(50 * num_residuals, num_residuals // 3)
-    return two and problem.precision.kind in ("float64", "float32") and not accelerated
+    return two and problem.precision.kind == "float64" and not accelerated
 
 
 def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
@@ -328,3 +303,27 @@ def _fit_affine(pool: Pool, noise: float) -> Network | None:
         return None
     coefficients = best_affine(x, y)[0].T
     return Network([coefficients[:, :-1]], [coefficients[:, -1]], ["identity"])
+
+
+def _has_idle_inputs(fit: OverwideFit) -> bool:
+    """Whether weights of the first layer were left open because the data do not move along some input."""
+    if fit.polished is None or fit.network is None or Form.of(fit.network.activations[0]).free_per_unit:
+        return False
+    return fit.minimal and fit.polished.null_directions.shape[1] > 0
+
+
+def _residuals(fit: OverwideFit) -> dict[str, float]:
+    """The least residual each activation reached at the largest size it was tried at."""
+    latest: dict[str, dict[int, float]] = defaultdict(dict)
+    for attempt in fit.attempts:
+        at_size = latest[attempt.activation]
+        at_size[attempt.num_points] = min(at_size.get(attempt.num_points, np.inf), attempt.rms)
+    return {name: at_size[max(at_size)] for name, at_size in latest.items()}
+
+
+def _advise(fit: OverwideFit, problem: Problem) -> str:
+    tried = ", ".join(problem.activations)
+    return (
+        f"{fit.reason} (least relative residual {fit.rms:.1e} with {tried}); the true activation or depth "
+        f"may be outside what was tried: name it with activation= or hidden=, or give more answers"
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -22,7 +22,6 @@ SMALL = 0.25
 """Fraction of the first range from which down that range is asked, too."""
 
 Sampler = Callable[[int], np.ndarray]
-Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -39,32 +38,6 @@ class Range:
     @property
     def draw(self) -> Sampler:
         return self.within(1.0)
-
-
-@dataclass
-class Plenty:
-    """Points in plenty: of the whole of what was looked at first, where answers may be steeper than few points bear."""
-
-    near: Range
-    ask: Buy
-    led: bool = False
-    """Whether they led to the network."""
-    bought: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
-
-    def sampler(self, scale: float) -> Sampler:
-        return self.near.within(scale * max(1.0, 1 / self.near.scale))
-
-    def draw(self, num_points: int) -> np.ndarray:
-        return self.sampler(1.0)(num_points)
-
-    def buy(self, scale: float, num_points: int) -> tuple[np.ndarray, np.ndarray]:
-        self.bought.append(self.ask(self.sampler(scale), num_points))
-        return self.bought[-1]
-
-    def latest(self, num_points: int) -> tuple[np.ndarray, np.ndarray]:
-        """The last of them that were bought."""
-        x, y = (np.concatenate(part)[-num_points:] for part in zip(*self.bought, strict=True))
-        return x, y
 
 
 def choose_ranges(meter: Meter, problem: Problem, rng: np.random.Generator) -> list[Range]:
