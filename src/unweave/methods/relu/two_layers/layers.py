@@ -236,7 +236,7 @@ class ReluLayers:
         """A stack, and its units: without those whose open weights spoil more than the lack of the unit would."""
         complete = second.complete()
         stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=refine)
-        if not second.num_open or refine or inquiry.window or not second.orientation.all():
+        if not second.num_open or refine or not second.orientation.all():
             return complete, stack
         whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
         if whole.misfit > stack.misfit:
@@ -261,7 +261,7 @@ class ReluLayers:
         if not second.orientation.all():
             return []
         layer = OrientedLayer(first.planes, second.orientation)
-        steady = [] if inquiry.window else find_steady(inquiry, layer, stack, rng)
+        steady = find_steady(inquiry, layer, stack, rng)
         return steady or (find_left_over(inquiry, layer, stack, rng) if wrong else [])
 
 
