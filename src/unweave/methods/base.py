@@ -31,7 +31,7 @@ SATURATING = ("tanh", "erf", "sigmoid")
 SLOW = ("softsign",)
 """They level off like one over the argument; tried where the answers do."""
 RELU_LIKE = ("gelu", "silu", "softplus", "gelu_tanh")
-ELU_LIKE = ("elu", "mish")
+ELU_LIKE = ("elu", "mish", "selu")
 """Of the same growth, without a reflection."""
 _TWINS = {"sigmoid": "tanh", "hardtanh": "relu6", "hardsigmoid": "relu6"}
 """Activations that describe the same functions as another one."""

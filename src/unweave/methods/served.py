@@ -13,7 +13,7 @@ SERVED = {
     "far-field": "tanh, erf, sigmoid",
     "clamped": "relu6, hardtanh, hardsigmoid",
     "skeleton": "gelu, silu, softplus, elu, mish, gelu_tanh, hardswish, celu, selu",
-    "in-domain": f"{SMOOTH}, elu, mish, softsign; any other smooth one when named",
+    "in-domain": f"{SMOOTH}, elu, mish, selu, softsign; any other smooth one when named",
     "corners": "tanh, erf, sigmoid",
     "hessian-pencil": SMOOTH,
     "hessian-span": SMOOTH,

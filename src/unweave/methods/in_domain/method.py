@@ -67,6 +67,8 @@ Buy = Callable[[Sampler, int], tuple[np.ndarray, np.ndarray]]
 SMOOTH = (*SATURATING, *RELU_LIKE)
 OTHERS = tuple(name for name in act.names() if name not in (*SMOOTH, *PIECEWISE_LINEAR, "step"))
 """Hidden activations that are tried only when they are named."""
+SHALLOW = ("selu",)
+"""Those that are tried in one hidden layer alone unless they are named."""
 
 
 class InDomain:
@@ -136,7 +138,7 @@ class InDomain:
     ) -> OverwideFit:
         """From few points, then from plenty where two hidden layers may be there, then from ever more."""
         inputs, outputs = pools[0].x.shape[1], pools[0].y.shape[1]
-        names = list(dict.fromkeys(c.activation for c in _candidates(problem)))
+        names = list(dict.fromkeys(c.activation for c in _candidates(problem) if c.depth > 1))
         sparing = max(SPARING if len(names) > 1 else SPARING_ONE, 12 * (inputs + 2)) // outputs
         needed = num_needed(*SIZES[0], outputs)
         if not _may_take_plenty(problem, sparing * outputs) or affordable(2 * needed) < 2 * needed:
@@ -284,14 +286,22 @@ def _worst_error(found: Finding) -> float:
 
 
 def _candidates(problem: Problem) -> list[Candidate]:
-    """Every activation at every depth allowed, shallow first; tanh and sigmoid are one."""
+    """Every activation at every depth allowed, shallow first; tanh and sigmoid are one.
+
+    In several layers every further candidate costs the others time: there selu is tried when it is named.
+    """
     names: list[str] = []
     for name in problem.activations:
         twin = {"tanh": "sigmoid", "sigmoid": "tanh"}.get(name)
         if name not in names and twin not in names:
             names.append(act.get(name).name)
     depths = range(1, problem.max_depth + 1) if problem.hidden is None else [len(problem.hidden)]
-    return [Candidate(name, depth) for depth in depths for name in names]
+    return [
+        Candidate(name, depth)
+        for depth in depths
+        for name in names
+        if depth == 1 or name not in SHALLOW or len(names) == 1
+    ]
 
 
 def _fit_affine(pool: Pool, noise: float) -> Network | None:
