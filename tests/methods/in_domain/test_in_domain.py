@@ -198,3 +198,11 @@ def test_softsign_units_are_tried_where_the_answers_level_off_slowly():
     assert found.identified
     assert found.network is not None
     assert compare(truth, found.network).max_relative_error < 1e-9
+
+
+def test_selu_in_a_ball():
+    truth = random_network((3, 4, 1), "selu", seed=2)
+    found = identify(truth, hidden=(4,), domain=Ball(10.0))
+    assert found.identified, found.reason
+    assert found.network.hidden_activations == ("selu",)
+    assert compare(truth, found.network).max_relative_error < 1e-9

@@ -57,6 +57,8 @@ SHARP, NUM_SHARP = 3e-6, 20
 parameter up to which they are."""
 FARTHEST_NEAR = 30.0
 """Radius up to which points count as near the origin."""
+NUM_FAR, FAR_FROM_QUIET = 4, (3e2, 1e4)
+"""Points in the window of every unit, and their radii, where units that are quiet far out are quiet."""
 NUM_NEAR = 8
 """Points near the origin at which the size of the answers is looked at."""
 NUM_QUIET = 3
@@ -224,7 +226,11 @@ class Skeleton:
             # of a large network rows that were fitted to few answers far out are somewhat off without missing units
             nearly = network.num_parameters > SMALL and level <= NEARLY_EXPLAINED
             if rough and not nearly and number < NUM_QUIET and not single:
-                # what windows tell is exact: the rest may show the one unit that has none
+                # what windows tell is exact, and so is what shows far out: the rest may show the one unit without
+                with meter.stage("settle"):
+                    far = window_points(told, NUM_FAR, FAR_FROM_QUIET, rng)
+                    answers = meter.ask(far)
+                told = settle(told, far, answers, precision.noise, precision.unit, free=entries).network
                 grown = add_quiet_units(meter, told, rng, sure=True)
                 if grown is not None:
                     network = grown

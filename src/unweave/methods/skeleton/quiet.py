@@ -27,6 +27,8 @@ STEP = 1e-3
 """Half the distance of answers that a gradient is read from."""
 MOSTLY = 1e-3
 """A fit that leaves less than this share of the rest's square needs no further unit: the network is not exact."""
+SURELY = 1e-6
+"""The same where the network is exact but for later digits."""
 SOME = 0.5
 """A fit that leaves more than this share of the rest's square explains nothing."""
 
@@ -45,7 +47,7 @@ def add_quiet_units(
     for count in range(1, most + 1):
         best = rest.fit(count, None if seen is None else common_span(*seen, count, rng).basis, rng)
         single = best if single is None else single
-        if rest.share(best) < (ENOUGH**2 if sure else MOSTLY):
+        if rest.share(best) < (SURELY if sure else MOSTLY):
             return _joined(network, best)
     return None if sure or single is None or rest.share(single) > SOME else _joined(network, single)
 

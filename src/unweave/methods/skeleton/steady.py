@@ -31,6 +31,10 @@ LENGTHS = (1.0, 0.4, 2.5)
 NUM_NEAR, NEAR = 60, (0.3, 30.0)
 """Points near the origin, and their distances from it, that show a steady unit's length and bias."""
 MANY_STEPS = 40
+ALONE = 1e11
+"""Misfit, in accuracies of the answers, up to which the steady unit is all that was missing."""
+PARALLEL = 0.99
+"""Cosine of a quiet unit's row with that of the steady unit, of which it is the other part."""
 ACCURACY = 1e-5
 """Relative size of a second steady unit's share from which on there is more than one."""
 
@@ -74,15 +78,54 @@ def add_steady(
         settled = settle(whole, x, y, precision.noise, precision.unit, max_steps=MANY_STEPS)
         best = settled if best is None or settled.level < best.level else best
     assert best is not None
-    return best.network
+    if best.level <= ALONE:
+        return best.network
+    return _add_with_quiet(meter, network, row, output, rng) or best.network
+
+
+def _add_with_quiet(
+    meter: Meter, network: Network, row: np.ndarray, output: np.ndarray, rng: np.random.Generator
+) -> Network | None:
+    """The steady unit of this row and these far output weights where another unit shows near the origin as well.
+
+    Beside its linear part, ``output (row . h)``, each of the two is a unit that is quiet far out.
+    """
+    if not _leaves_a_quiet_unit(network):
+        return None
+    pair = [
+        np.vstack([network.weights[-2], row, -row]),
+        np.column_stack([network.weights[-1], output, -output]),
+    ]
+    biases = [*network.biases[:-2], np.append(network.biases[-2], [0.0, 0.0]), network.biases[-1]]
+    paired = Network([*network.weights[:-2], *pair], biases, network.activations)
+    grown = add_quiet_units(meter, paired, rng, MOST_QUIET, sure=True)
+    if grown is None:
+        return None
+    first = paired.hidden[-1]
+    rows, offsets, out = grown.weights[-2], grown.biases[-2], grown.weights[-1]
+    along = rows[first:] @ row / np.linalg.norm(rows[first:], axis=1)
+    steady = first + int(np.argmin(along))
+    if along[steady - first] > -PARALLEL:
+        return None
+    kept = [i for i in range(len(rows)) if i not in (first - 2, first - 1, steady)]
+    weights = [*grown.weights[:-2], np.vstack([rows[kept], -rows[steady]])]
+    weights.append(np.column_stack([out[:, kept], out[:, steady]]))
+    shift = out[:, steady] * offsets[steady]
+    own = np.append(offsets[kept], -offsets[steady])
+    return Network(weights, [*grown.biases[:-2], own, grown.biases[-1] + shift], grown.activations)
+
+
+def _leaves_a_quiet_unit(network: Network) -> bool:
+    """Whether a unit that is always on is linear but for one that is always off: ``phi(z) = z + phi(-z)``."""
+    reflection = act.get(network.activations[-2]).reflection
+    return reflection is not None and reflection.sign > 0 and reflection.linear == -1.0
 
 
 def orient_with_rest(
     meter: Meter, network: Network, rest: np.ndarray, precision: Precision, rng: np.random.Generator
 ) -> Network | None:
     """The network with the steady unit added and all units on their sides; None where no choice of sides fits."""
-    reflection = act.get(network.activations[-2]).reflection
-    if reflection is None or reflection.sign < 0 or reflection.linear != -1.0:
+    if not _leaves_a_quiet_unit(network):
         return None
     num_known, num_outputs = network.hidden[-1], network.output_size
     pairs = np.concatenate([np.stack([row, -row]) for row in rest])

@@ -12,7 +12,10 @@ from unweave.algebra.signs import SignSolution, solve_signs
 from unweave.probes.inquiry import SAFETY
 
 MOST_TURNS = 20
-SINGLE = 1e-6
+BESIDE = 1e-4
+"""Distance from a direction, in the size of the unit's own part, at which a unit agrees with it."""
+MOST_DEPENDENT = 1e8
+SINGLE = 1e-5
 """Second singular value of a rest, relative to the first, that is one unit's."""
 
 
@@ -56,15 +59,43 @@ def _signs_with_single(vectors: np.ndarray, tilt: np.ndarray, error: float) -> n
     """Signs for which what is left is one unit's that is always active: they and that unit are fitted in turn."""
     if not len(vectors) or tilt.shape[1] == 1:
         return None
+    signs = _signs_beside(vectors, tilt)
+    if signs is not None and single_row(_left_by(signs, vectors, tilt, error)) is not None:
+        return signs
     part = np.zeros_like(tilt)
     for _ in range(MOST_TURNS):
         signs = np.where(np.linalg.lstsq(vectors.T, (tilt - part).ravel(), rcond=None)[0] < 0, -1.0, 1.0)
-        rest = significant(tilt - (signs @ vectors).reshape(tilt.shape), error)
+        rest = _left_by(signs, vectors, tilt, error)
         if single_row(rest) is not None:
             return signs
         left, values, right = np.linalg.svd(rest, full_matrices=False)
         part = values[0] * np.outer(left[:, 0], right[0])
     return None
+
+
+def _signs_beside(vectors: np.ndarray, tilt: np.ndarray) -> np.ndarray | None:
+    """Signs where the units' rows are independent, from the output direction of one further unit.
+
+    ``tilt = sum_l s_l B_l c_l' + r o'``: with the coefficients G of tilt in the rows B_l every ``G_l - s_l c_l`` is
+    parallel to o. Each unit proposes two directions, one for either sign; the one on which most agree is o.
+    """
+    shaped = vectors.reshape(-1, *tilt.shape)
+    left, sizes, right = np.linalg.svd(shaped, full_matrices=False)
+    rows, outputs = left[:, :, 0], sizes[:, :1] * right[:, 0]
+    if len(rows) > tilt.shape[0] or np.linalg.cond(rows) > MOST_DEPENDENT:
+        return None
+    parts = np.linalg.lstsq(rows.T, tilt, rcond=None)[0]
+    moved = parts - np.array([1.0, -1.0])[:, None, None] * outputs  # (signs, units, outputs)
+    length = np.linalg.norm(moved, axis=2)
+    proposed = (moved / np.maximum(length, 1e-300)[:, :, None])[length > BESIDE * sizes[:, 0]]
+    aside = np.sqrt(np.maximum(length[None] ** 2 - np.einsum("plk,qk->qpl", moved, proposed) ** 2, 0.0))
+    apart = np.min(aside, axis=1) / sizes[:, 0]
+    best = int(np.argmax(np.sum(apart < BESIDE, axis=1)))
+    return np.where(aside[best, 0] <= aside[best, 1], 1.0, -1.0)
+
+
+def _left_by(signs: np.ndarray, vectors: np.ndarray, tilt: np.ndarray, error: float) -> np.ndarray:
+    return significant(tilt - (signs @ vectors).reshape(tilt.shape), error)
 
 
 def significant(rest: np.ndarray, error: float) -> np.ndarray:
