@@ -83,8 +83,8 @@ def function_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
     return wrong_share(network, other, x) < SHARE
 
 
-def visible_is_right(network: Network, other: Network, x: np.ndarray) -> bool:
-    return visible_error(network, other, x) < 1e-8
+def visible_is_right(network: Network, other: Network, x: np.ndarray, *, bounded: bool) -> bool:
+    return visible_error(network, other, x, bounded=bounded) < 1e-8
 
 
 def load_network(path: str) -> Network:
@@ -109,7 +109,9 @@ def run(network: Network, seed: int, box: float | None, limit: float | None = No
     right = whole is not None and function_is_right(network, whole, x)
     same = whole is not None and whole.hidden == network.hidden
     strict = same and unweave.compare(network, whole).max_relative_error < 1e-8
-    visible = strict or (whole is not None and visible_is_right(network, whole, x))
+    visible = strict or (
+        whole is not None and visible_is_right(network, whole, x, bounded=domain is not None)
+    )
     spent = found.ledger.total - found.ledger.by_stage.get("certificate", 0)
     return {
         "function": right,
