@@ -3,8 +3,8 @@
 Across the border the gradient jumps by ``e`` where the unit is off and by ``e + c b`` where it is on, whatever else is
 added up there; across its zero set it jumps by c times its own gradient. So b is a difference of two second
 differences, in units of a third. Before the border four answers on a line across the zero set tell c and where it is;
-with two on the border, on either side of it, they tell c again, which sees whether it is the unit's. Two more beyond tell
-b, and a last one lies where the zero set goes on beyond the border if b is right: nine questions.
+with two on the border, on either side of it, they tell c again, which sees whether it is the unit's. Two more beyond
+tell b, and a last one lies where the zero set goes on beyond the border if b is right: nine questions.
 """
 
 from __future__ import annotations

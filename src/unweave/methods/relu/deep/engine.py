@@ -272,7 +272,10 @@ def _place(
     opened: Opened,
     say: Callable[[str], None],
 ) -> tuple[Known, Top] | None:
-    """The network with a unit more on top of so many layers, where that explains answers; ``opened`` learns what is open."""
+    """The network with a unit more on top of so many layers, where that explains answers.
+
+    ``opened`` learns what is open.
+    """
     if below == known.depth - 1:
         wider = put_in_last(pool, known, top, unit, opened.get(known.depth, ()))
         if wider is not None:

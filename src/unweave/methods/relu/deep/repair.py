@@ -31,6 +31,8 @@ from unweave.methods.relu.deep.wide import complete_units
 
 FEWEST, ENOUGH = 3, 6
 """Borders that have to lie on the zero set of one row, and how many are looked for."""
+FEW = 10
+"""Contradictions below which none is looked for where no fair answer contradicts."""
 MAX_BATCHES = 3
 """Times that segments are drawn: where entries are wrong as well, most have no border that is not known."""
 SAME = 1e-7
@@ -53,7 +55,7 @@ def find_rare_unit(
 
     ``met``: kinks that were met as such borders before; it receives the new ones.
     """
-    if not top.wrong.any() or top.wrong.all():
+    if top.wrong.sum() < (1 if top.share_wrong else FEW) or top.wrong.all():
         return None
     met, numbers = set() if met is None else met, np.zeros(0, dtype=int)
     for _ in range(MAX_BATCHES):
