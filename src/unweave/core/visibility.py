@@ -4,11 +4,11 @@ What no query shows does not count against it: units that never switch (only sum
 active together with their unit. A unit's output on points contains exactly the rest: it is right if it is the same up
 to a factor.
 
-In a bounded domain some sides do not show either. ``relu(z) = z + relu(-z)``, and z, being linear in the features below,
-passes through units that are on in all of the domain. So a unit can be turned round, and the network has the same widths
-and gives the same answers there, if its layer has room for that: a unit that is never on, or units that are always on and
-already pass on what this needs. Of such a unit the kink counts, which is its output up to what is linear in the features
-below: where it bends, and by how much at every place.
+In a bounded domain some sides do not show either. ``relu(z) = z + relu(-z)``, and z, being linear in the features
+below, passes through units that are on in all of the domain. So a unit can be turned round, and the network has the
+same widths and gives the same answers there, if its layer has room for that: a unit that is never on, or units that are
+always on and already pass on what this needs. Of such a unit the kink counts, which is its output up to what is linear
+in the features below: where it bends, and by how much at every place.
 """
 
 from __future__ import annotations

@@ -57,14 +57,18 @@ def find_rare_unit(
     """
     if top.wrong.sum() < (1 if top.share_wrong else FEW) or top.wrong.all():
         return None
-    met, numbers = set() if met is None else met, np.zeros(0, dtype=int)
+    met = set() if met is None else met
     for _ in range(MAX_BATCHES):
         met.update(_borders(pool, known, top, num).tolist())
         numbers = np.intersect1d(np.array(sorted(met), dtype=int), LayerView(pool, known).open)
-        if len(numbers) >= ENOUGH:
-            break
-    if len(numbers) < FEWEST:
-        return None
+        found = _unit_behind(pool, known, numbers) if len(numbers) >= ENOUGH else None
+        if found is not None:
+            return found
+    return _unit_behind(pool, known, numbers) if FEWEST <= len(numbers) < ENOUGH else None
+
+
+def _unit_behind(pool: Pool, known: Known, numbers: np.ndarray) -> tuple[int, Candidate] | None:
+    """How many layers are below the one in whose features most of these borders are one row, and that unit."""
     pool.measure(numbers, Known(pool.input_size))
     best: tuple[int, Candidate] | None = None
     is_sure = False
@@ -76,9 +80,7 @@ def find_rare_unit(
         if goes_on is False:
             continue
         best, is_sure = (depth, replace(found, shown=True)), goes_on is True
-    if best is None:
-        return None
-    return best[0], _oriented(pool, known.first(best[0]), best[1], numbers)
+    return None if best is None else (best[0], _oriented(pool, known.first(best[0]), best[1], numbers))
 
 
 def put_in_place(
