@@ -6,8 +6,9 @@
 
 Networks are He-initialised, initialised as torch's nn.Linear, or trained by Adam (``--kinds``). Columns: networks whose
 function is right on 99.9 % of fresh points at all scales to 1e-8; whose every visible parameter is right to 1e-8 (the
-output of every unit that switches; in a box, where its side does not show, its kink: ``unweave.core.visibility``); whose
-every parameter is; outcomes *identified*, and those among them whose function is not right; queries a parameter (certificate apart); CPU seconds.
+output of every unit that switches; in a box its kink, where its side does not show: ``unweave.core.visibility``); whose
+every parameter is; outcomes *identified*, and those among them whose function is not right; queries a parameter
+(certificate apart); CPU seconds.
 """
 
 from __future__ import annotations
