@@ -20,6 +20,7 @@ from unweave.methods.relu.lifted.joint import fit_jointly
 from unweave.methods.relu.lifted.missing import add_unit, as_traces, forget
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
+from unweave.methods.relu.lifted.repair import repair
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
 from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.lifted.traces import Traces
@@ -97,7 +98,7 @@ class Fitted(Compared):
         if not self.is_bounded:
             return assemble(self.planes, self.follower.units(), x, y, bars, self.domain)
         if self.inquiry.coarse:
-            point = self._better_sum(self.point, self.fit_jointly())
+            point = self._repaired(self._better_sum(self.point, self.fit_jointly()))
         else:
             point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
         units = self.follower.units()
@@ -119,6 +120,10 @@ class Fitted(Compared):
         wrong = [self._amiss(point, *self._answers())[0] for point in (before, fresh)]
         self.say(f"  before: wrong {wrong[0]:.5f}, afresh {wrong[1]:.5f}")
         return before if wrong[0] < wrong[1] else fresh
+
+    def _repaired(self, point: RidgeSum) -> RidgeSum:
+        """The sum, what it has wrong set right unit by unit where answers agree on it."""
+        return repair(point, *self._answers(), self.rng, self.deadline, self.say)
 
     def _compose(self, x, y) -> Assembly:
         """The network of the sum, of the least rank that explains the answers to these points, if one does."""
