@@ -28,7 +28,11 @@ LEAST, SHARE = 4, 0.3
 """Votes that must agree, and share of those that tell at all."""
 VAGUE = 0.05
 """A vote known to no better than this share of the unit's slope tells nothing."""
-TOLD = 0.2
+SHARP = 4.0
+"""Votes count whose error is at most so many times that of the sharpest."""
+PASSES = 4
+"""Least squares, each without what the one before could not explain."""
+TOLD = 0.01
 """Share of an answer within which it must be foretold to count."""
 SLANT = 1e-3
 """Share of its size by which what is left over may differ in direction from a unit's output."""
@@ -136,6 +140,43 @@ def grow_base(state: Left, start: int, rng: np.random.Generator) -> RidgeSum | N
     return replace(state.point, above=np.vstack([beta, gamma]))
 
 
+def misread_weight(state: Left, unit: int) -> RidgeSum | None:
+    """The sum with that weight of a unit on a plane changed, on one side, which most wrong answers agree on."""
+    point = state.point
+    size = float(np.linalg.norm(point.output[unit]))
+    if size == 0:
+        return None
+    output = point.output[unit] / size
+    rows = np.flatnonzero(state.wrong)
+    along = state.left[rows] @ output
+    aside = np.max(np.abs(state.left[rows] - along[:, None] * output), axis=1)
+    value, error = along / size + np.maximum(state.z[rows, unit], 0.0), state.bars[rows] / size
+    mine = (aside <= BEYOND * state.bars[rows] + SLANT * np.abs(along)) & (value > BEYOND * error)
+    rows, change, error = rows[mine], (value - state.z[rows, unit])[mine], error[mine]
+    slope = float(np.linalg.norm(point.gamma[unit, :-1]))
+    best: tuple[int, int, float, float] | None = None
+    for plane in range(len(point.rows)):
+        for side in (1.0, -1.0):
+            height = side * state.u[rows, plane]
+            mine = height > MARGIN
+            if mine.sum() < LEAST:
+                continue
+            votes, errors = change[mine] / height[mine], error[mine] / height[mine]
+            clear = errors < VAGUE * np.maximum(np.abs(votes), TOLD * slope)
+            if clear.sum() < LEAST:
+                continue
+            agreeing, vote = agreement(votes[clear], errors[clear])
+            if agreeing >= max(LEAST, SHARE * clear.sum()) and (best is None or agreeing > best[0]):
+                best = agreeing, plane, side, vote
+    if best is None:
+        return None
+    _, plane, side, vote = best
+    gamma, beta = point.gamma.copy(), point.beta.copy()
+    beta[unit, plane] += vote / 2
+    gamma[unit] += side * vote / 2 * point.rows[plane]
+    return replace(point, gamma=gamma, beta=beta)
+
+
 def _spread(weights: np.ndarray, known: np.ndarray, sides: np.ndarray, rows: np.ndarray):
     """Weights of (x, 1) and of |u| from those of (x, 1) and of what the known planes bend beyond the start."""
     beta = np.zeros((len(sides), weights.shape[1]))
@@ -204,14 +245,22 @@ def _begin(
 
 
 def _solve(x, bends, target, bars, chosen) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of (x, bends) by least squares on the chosen answers, and their covariance."""
-    design = np.hstack([x[chosen], bends[chosen]]) / bars[chosen, None]
+    """Weights of (x, bends) by least squares on most of the chosen answers, and their covariance."""
+    rows, design = np.flatnonzero(chosen), np.hstack([x[chosen], bends[chosen]]) / bars[chosen, None]
     lengths = np.linalg.norm(design, axis=0) + 1e-300
-    matrix = (design / lengths).T @ (design / lengths)
-    values, vectors = np.linalg.eigh(matrix)
-    good = values > 1e-13 * values[-1]
-    inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T / lengths[:, None] / lengths
-    return inverse @ (design.T @ (target[chosen].T / bars[chosen]).T), inverse
+    design, right = design / lengths, (target[rows].T / bars[rows]).T
+    weights, inverse, kept = np.zeros(0), np.zeros((0, 0)), np.ones(len(rows), dtype=bool)
+    for _ in range(PASSES):
+        values, vectors = np.linalg.eigh(design[kept].T @ design[kept])
+        good = values > 1e-13 * values[-1]
+        inverse = (vectors[:, good] / values[good]) @ vectors[:, good].T
+        weights = inverse @ (design[kept].T @ right[kept])
+        misses = np.abs(design @ weights - right).reshape(len(rows), -1).max(axis=1)
+        sound = misses <= max(BEYOND, 3 * float(np.median(misses)))
+        if np.array_equal(sound, kept) or sound.sum() < design.shape[1]:
+            break
+        kept = sound
+    return (weights.T / lengths).T, inverse / lengths[:, None] / lengths
 
 
 def _elect(missed, errors, bends, strange, count, slope: float) -> tuple[int, float] | None:
@@ -221,6 +270,7 @@ def _elect(missed, errors, bends, strange, count, slope: float) -> tuple[int, fl
         voters = np.flatnonzero((count == 1) & strange[:, plane])
         value, error = missed[voters] / bends[voters, plane], errors[voters] / bends[voters, plane]
         clear = error < VAGUE * (slope + np.abs(value))
+        clear &= error <= SHARP * np.partition(error, min(LEAST, len(error)) - 1)[min(LEAST, len(error)) - 1]
         if clear.sum() < LEAST:
             continue
         agreeing, value = agreement(value[clear], error[clear])

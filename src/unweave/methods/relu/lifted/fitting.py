@@ -142,6 +142,7 @@ class Fitted(Compared):
         """All answers together tell planes and units better than each is told alone, and then these go farther."""
         assert self.follower is not None
         follower, turn, best = self.follower, 0, None
+        sums = list[RidgeSum]()
         while True:
             follower.drop_parts()
             if self.wrong >= CORNERS:  # otherwise they may be what is missing
@@ -156,7 +157,9 @@ class Fitted(Compared):
             known = int(follower.traces.known.sum()), len(self._all_traces())
             # what is missing would pull at all that is known
             traces, point = self._find_missing(self._all_traces(alone=True), point)
+            sums.append(point)
             traces, point = self._fit_all(traces, point)
+            sums.append(point)
             count = len(follower.traces)
             self.extras = follower.others = traces.take(np.arange(count, len(traces)))
             traces = traces.take(np.arange(count))
@@ -175,10 +178,10 @@ class Fitted(Compared):
             if best is not None and wrong > WORSE * best[0]:  # what was followed since is not right
                 follower.settle(best[1])
                 self.extras = follower.others = best[2]
-                return best[3]
-            best = wrong, traces, self.extras, point
+                return self._best_sum(sums)
+            best = wrong, traces, self.extras
             if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
-                return point
+                return self._best_sum(sums)
             far = np.flatnonzero(misses > BEYOND)
             if wrong < CORNERS:
                 corners = cross_corners(traces, point, x[far], y[far] - point(x[far]), bars[far])
@@ -188,7 +191,12 @@ class Fitted(Compared):
             with self.inquiry.meter.stage("second layer"):
                 follower.follow(self.open_kinks())
             if (int(follower.traces.known.sum()), len(self._all_traces())) == known:
-                return point
+                return self._best_sum(sums)
+
+    def _best_sum(self, sums: list[RidgeSum]) -> RidgeSum:
+        """The one that explains most answers: what is wrong elsewhere spoils fits of everything."""
+        x, y, bars = self._answers()
+        return min(sums, key=lambda point: self._amiss(point, x, y, bars)[::2])
 
     def _all_traces(self, *, alone: bool = False) -> Traces:
         """The traces and the units that no line shows; ``alone``: as each for itself is told."""

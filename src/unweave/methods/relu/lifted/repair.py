@@ -15,12 +15,14 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.methods.relu.lifted.assemble import robust_solve
-from unweave.methods.relu.lifted.consensus import Left, grow_base, grow_unit
+from unweave.methods.relu.lifted.consensus import Left, grow_base, grow_unit, misread_weight
 from unweave.methods.relu.lifted.free import fit_freely
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 MOST_WRONG, MOST_RIGHT = 6000, 4000
 """Answers that are looked at."""
+SAMPLES = 3
+"""How often others of them are looked at."""
 STARTS, RESTARTS = 24, 3
 """Places at which units are begun in one turn, and where one is grown anew."""
 NEXT = 300
@@ -35,8 +37,10 @@ FEW = 0.1
 """Share of wrong answers up to which everything is fitted as well."""
 MOST_TURNS, IDLE = 60, 3
 """Changes at most, and turns in a row that may bring none."""
-SOUND = 0.1, 0.0
+SOUND = 0.1
 """Share of wrong answers where a unit is on up to which it is kept when all else is begun anew."""
+HOPELESS = 0.95
+"""Share of answers that may be wrong then for more to be tried."""
 TWINS = 1e-3
 """Share of answers at which two units that are one may not both be on or off."""
 
@@ -52,23 +56,32 @@ def repair(
 ) -> RidgeSum:
     """A sum that leaves fewer answers wrong, or the same."""
     x = np.hstack([x, np.ones((len(x), 1))])
-    whole = Left(point, x, y, bars)
-    order = rng.permutation(len(x))
-    rows = [order[whole.wrong[order]][:MOST_WRONG], order[~whole.wrong[order]][:MOST_RIGHT]]
-    share = MOST_WRONG / max(int(whole.wrong.sum()), MOST_WRONG)
-    state = whole.take(np.sort(np.concatenate(rows)))
-    state = state.of(on_rarely(state.point, state.z))
-    state = _without_twins(state)
-    best = state = _improve(state, len(x) * share, rng, deadline, say)
-    for sound in SOUND:
-        if best.wrong.sum() < FEW * share * len(x) or clock.now() > deadline:
+    best = Left(point, x, y, bars)
+    state = best.of(on_rarely(point, best.z))
+    for _ in range(SAMPLES):
+        if not state.wrong.any() or clock.now() > deadline:
             break
-        state = _rebuilt(best, sound, rng)
+        order = rng.permutation(len(x))
+        wrong, right = order[state.wrong[order]], order[~state.wrong[order]]
+        some = state.take(np.sort(np.concatenate([wrong[:MOST_WRONG], right[:MOST_RIGHT]])))
+        size = len(x) * min(1.0, MOST_WRONG / len(wrong))
+        trial = state.of(_repair(some, size, rng, deadline, say).point)
+        if trial.wrong.sum() >= state.wrong.sum():
+            break
+        state = trial
+    return state.point if state.wrong.sum() < best.wrong.sum() else point
+
+
+def _repair(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
+    """The same of some of about ``size`` answers; where many stay wrong, begun anew over what is sound."""
+    best = state = _improve(_without_twins(state), size, rng, deadline, say)
+    if best.wrong.sum() > FEW * size and clock.now() < deadline:
+        state = _rebuilt(best, rng)
         say(f"  rebuilt over {len(state.point.gamma)} units: {state.wrong.sum()} wrong")
-        state = _improve(state, len(x) * share, rng, deadline, say)
-        best = state if state.wrong.sum() < best.wrong.sum() else best
-    found = whole.of(best.point)
-    return found.point if found.wrong.sum() < whole.wrong.sum() else point
+        if np.mean(state.wrong) < HOPELESS:
+            state = _improve(state, size, rng, deadline, say)
+            best = state if state.wrong.sum() < best.wrong.sum() else best
+    return best
 
 
 def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
@@ -89,11 +102,11 @@ def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float
     return state
 
 
-def _rebuilt(state: Left, sound: float, rng: np.random.Generator) -> Left:
+def _rebuilt(state: Left, rng: np.random.Generator) -> Left:
     """With units only that are right nearly wherever they are on, and all that is linear told anew."""
     on = state.z > 0
     shares = (on & state.wrong[:, None]).sum(axis=0) / np.maximum(on.sum(axis=0), 1)
-    kept = state.point.take(np.flatnonzero(shares < sound))
+    kept = state.point.take(np.flatnonzero(shares < SOUND))
     bare = state.of(replace(kept, above=np.zeros_like(kept.above)))
     best = state.of(kept)
     for start in rng.permutation(np.flatnonzero(~state.wrong))[:STARTS]:
@@ -148,24 +161,28 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
     suspects = np.argsort(-shares)[:WORST]
     best, what = state, "nothing"
 
-    def offer(point: RidgeSum, text: str, *, slack: float = 1.0) -> None:
+    def offer(point: RidgeSum, text: str) -> None:
         nonlocal best, what
         trial = state.of(point)
-        if trial.wrong.sum() <= slack * best.wrong.sum():
+        fewer = len(point.gamma) < len(best.point.gamma)
+        if trial.wrong.sum() < best.wrong.sum() + fewer:
             best, what = trial, text
 
     for unit in suspects[shares[suspects] > SPOILED]:
         offer(_without(state.point, unit), f"without unit {unit}")
         offer(_solved(_without(state.point, unit), state), f"without unit {unit}, solved")
-    for start in _starts(state, wrong, rng):
-        grown = grow_unit(state, start)
-        if grown is not None:
-            offer(
-                grown.joined(state.point),
-                f"a unit over {grown.known.sum()} planes, {grown.explained} answers",
-            )
-        if best.wrong.sum() < MUCH * before:
-            break
+    for unit in suspects[shares[suspects] > DOUBTFUL]:
+        changed = misread_weight(state, int(unit))
+        if changed is not None:
+            offer(changed, f"a weight of unit {unit}")
+    if best.wrong.sum() > MUCH * before:
+        for start in _starts(state, wrong, rng):
+            grown = grow_unit(state, start)
+            if grown is not None:
+                text = f"a unit over {grown.known.sum()} planes, {grown.explained} answers"
+                offer(grown.joined(state.point), text)
+            if best.wrong.sum() < MUCH * before:
+                break
     if best.wrong.sum() > MUCH * before:
         for unit in suspects[shares[suspects] > DOUBTFUL]:
             for grown in _anew(state, int(unit), rng):
