@@ -42,10 +42,9 @@ def search_two_layers(
     if suspects is not None:
         search.suspects = suspects
     num_lines = 12 if search.is_bounded else 8
-    search.draw(2)
+    search.draw(num_lines)
     if all(scan.endless for scan in search.sightings.scans):  # the answers bend all along
         return search
-    search.draw(num_lines - 2)
     edges = False
     for turn in range(max_rounds):
         search.find_planes()

@@ -34,8 +34,8 @@ ROUGHER = 4.0
 MOST_PARAMETERS = 6000
 TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
-VAGUE, MOST_DROPPED = 0.1, 3
-"""Relative error of a unit from which on it may be none, and how often such units are left out."""
+VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
+"""Relative error from which on a unit may be none, how often such units are left out, and error up to which it is one."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -178,7 +178,8 @@ class ShallowSearch:
                     columns[i] += columns[j]
                     kept[j] = False
         sizes = np.linalg.norm(columns, axis=1)
-        kept &= sizes > TWINS * np.median(sizes) if len(sizes) else kept
+        if len(sizes):  # what adds little and is told well all the same is a unit
+            kept &= (sizes > TWINS * np.median(sizes)) | (self.fitted.unit_errors() < TOLD)
         if kept.all():
             return
         before = self.ridges, self.fitted
@@ -377,10 +378,9 @@ class ShallowSearch:
                 break
         self.num_fresh = 0
         assert self.fitted is not None
-        if (
-            ORDINARY < self.fitted.rms < ROUGHER and typical <= BEYOND
-        ):  # the answers are rougher than they seemed
-            factor = min(self.fitted.rms / ORDINARY, ROUGHER / self.roughness)
+        level = self.fitted.typical
+        if ORDINARY < level < ROUGHER and typical <= BEYOND:  # the answers are rougher than they seemed
+            factor = min(level / ORDINARY, ROUGHER / self.roughness)
             self.roughness *= factor
             noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
             self.inquiry = replace(self.inquiry, noise=noise, relative=relative)
