@@ -35,7 +35,7 @@ MOST_PARAMETERS = 6000
 TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
 VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
-"""Relative error from which on a unit may be none, how often such units are left out, and error up to which it is one."""
+"""Relative error from which on a unit may be none, how often such are left out, and error up to which it is one."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
