@@ -27,8 +27,8 @@ STARTS, RESTARTS = 24, 3
 """Places at which units are begun in one turn, and where one is grown anew."""
 NEXT = 300
 """Wrong answers of which those next to right ones are taken."""
-WORTH, MUCH = 0.99, 0.8
-"""Share of wrong answers that a change may leave, and one that makes looking further needless."""
+WORTH, LEAST_WORTH, MUCH = 0.99, 20, 0.8
+"""Share of wrong answers that a change may leave, or fewer by so many, and one that makes looking further needless."""
 SPOILED, DOUBTFUL = 0.5, 0.02
 """Share of wrong answers where a unit is on from which on it may be none, and may be wrong."""
 WORST = 4
@@ -95,7 +95,7 @@ def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float
         after = int(best.wrong.sum())
         say(f"  repair {turn}: {len(state.point.gamma)} units, {before} -> {after} wrong, {what}")
         fewer = len(best.point.gamma) < len(state.point.gamma)
-        if after <= (before if fewer else WORTH * before):
+        if after <= (before if fewer else max(WORTH * before, before - LEAST_WORTH)):
             state, idle = best, 0
         else:
             idle += 1
@@ -176,7 +176,7 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
         if changed is not None:
             offer(changed, f"a weight of unit {unit}")
     if best.wrong.sum() > MUCH * before:
-        for start in _starts(state, wrong, rng):
+        for start in starts_next_to_right(state, rng):
             grown = grow_unit(state, start)
             if grown is not None:
                 text = f"a unit over {grown.known.sum()} planes, {grown.explained} answers"
@@ -194,9 +194,10 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
     return best, what
 
 
-def _starts(state: Left, wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def starts_next_to_right(state: Left, rng: np.random.Generator) -> np.ndarray:
     """Wrong answers to begin at, half of them next to right ones: there one unit alone is missing."""
-    some, right = rng.permutation(wrong)[:NEXT], rng.permutation(np.flatnonzero(~state.wrong))[: 3 * NEXT]
+    some = rng.permutation(np.flatnonzero(state.wrong))[:NEXT]
+    right = rng.permutation(np.flatnonzero(~state.wrong))[: 3 * NEXT]
     if not len(right):
         return some[:STARTS]
     x = state.x / (np.std(state.x, axis=0) + 1e-300)
