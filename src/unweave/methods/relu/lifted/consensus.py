@@ -250,17 +250,17 @@ def _begin(
         if not len(next_door) or gains.max() < 2 or known.sum() > width:
             return None
         known[int(np.argmax(gains))] = True
-    own = own[: 3 * (width + known.sum()) + SPARE]
     known &= beyond[own].any(axis=0)
-    inverse = 1 / state.bars[rows[own]]
-    design = np.hstack([state.x[rows[own]], bends[own][:, known]]) * inverse[:, None]
-    lengths = np.linalg.norm(design, axis=0) + 1e-300
-    target = state.left[rows[own]] * inverse[:, None]
-    weights = np.linalg.lstsq(design / lengths, target, rcond=1e-10)[0]
-    values = design / lengths @ weights
-    if np.max(np.abs(values - target)) > EXACT:
-        return None
-    return rows[own], known, values
+    fewest = width + int(known.sum()) + SPARE
+    for own in (own[: 2 * fewest], own[:fewest]):
+        inverse = 1 / state.bars[rows[own]]
+        design = np.hstack([state.x[rows[own]], bends[own][:, known]]) * inverse[:, None]
+        lengths = np.linalg.norm(design, axis=0) + 1e-300
+        target = state.left[rows[own]] * inverse[:, None]
+        values = design / lengths @ np.linalg.lstsq(design / lengths, target, rcond=1e-10)[0]
+        if np.max(np.abs(values - target)) <= EXACT:
+            return rows[own], known & beyond[own].any(axis=0), values
+    return None
 
 
 def _solve(x, bends, target, bars, chosen) -> tuple[np.ndarray, np.ndarray]:

@@ -39,6 +39,8 @@ MOST_TURNS, IDLE = 60, 3
 """Changes at most, and turns in a row that may bring none."""
 SOUND = 0.1
 """Share of wrong answers where a unit is on up to which it is kept when all else is begun anew."""
+NEARLY, ROUGH = 100.0, 1.5
+"""Deviations in error bars of answers that are nearly right, and their median from which on planes are to blame."""
 HOPELESS = 0.95
 """Share of answers that may be wrong then for more to be tried."""
 TWINS = 1e-3
@@ -74,7 +76,8 @@ def repair(
 
 def _repair(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
     """The same of some of about ``size`` answers; where many stay wrong, begun anew over what is sound."""
-    best = state = _improve(_without_twins(state), size, rng, deadline, say)
+    state = _sharper(_without_twins(state), rng)
+    best = state = _improve(state, size, rng, deadline, say)
     if best.wrong.sum() > FEW * size and clock.now() < deadline:
         state = _rebuilt(best, rng)
         say(f"  rebuilt over {len(state.point.gamma)} units: {state.wrong.sum()} wrong")
@@ -82,6 +85,18 @@ def _repair(state: Left, size: float, rng: np.random.Generator, deadline: float,
             state = _improve(state, size, rng, deadline, say)
             best = state if state.wrong.sum() < best.wrong.sum() else best
     return best
+
+
+def _sharper(state: Left, rng: np.random.Generator) -> Left:
+    """Everything fitted to the answers that are nearly right, where these are rougher than they should be."""
+    misses = state.misses
+    nearly = misses < NEARLY
+    if nearly.mean() < 1 - HOPELESS or np.median(misses[nearly]) < ROUGH:
+        return state
+    rows = rng.permutation(np.flatnonzero(nearly))[: 2 * MOST_RIGHT]
+    point = fit_freely(state.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=4)
+    fitted = state.of(point)
+    return fitted if fitted.wrong.sum() < state.wrong.sum() else state
 
 
 def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
@@ -187,6 +202,8 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
         for unit in suspects[shares[suspects] > DOUBTFUL]:
             for grown in _anew(state, int(unit), rng):
                 offer(grown, f"unit {unit} anew")
+    if best.wrong.sum() > WORTH * before:
+        offer(_sharper(state, rng).point, "what is nearly right fitted")
     if fits and best.wrong.sum() > MUCH * before:
         rows = np.union1d(wrong, rng.permutation(len(state.x))[:MOST_RIGHT])
         point = fit_freely(best.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=6)
