@@ -47,7 +47,7 @@ def test_repair_finds_missing_and_misread_units(seed: int) -> None:
     beta[misread, plane] += 0.15
     gamma[misread] += 0.15 * truth.rows[plane]
     spoiled = replace(truth, gamma=gamma, beta=beta).take(np.delete(np.arange(UNITS), missing))
-    assert 0.1 < wrong(spoiled, x, y, bars)
+    assert wrong(spoiled, x, y, bars) > 0.1
     found = repair(spoiled, x, y, bars, rng, np.inf)
     assert wrong(found, x, y, bars) < 2e-3
     fresh = rng.uniform(-1, 1, (4000, INPUTS))

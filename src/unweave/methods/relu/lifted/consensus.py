@@ -252,14 +252,15 @@ def _begin(
         known[int(np.argmax(gains))] = True
     known &= beyond[own].any(axis=0)
     fewest = width + int(known.sum()) + SPARE
-    for own in (own[: 2 * fewest], own[:fewest]):
-        inverse = 1 / state.bars[rows[own]]
-        design = np.hstack([state.x[rows[own]], bends[own][:, known]]) * inverse[:, None]
+    for count in (2 * fewest, fewest):
+        some = own[:count]
+        inverse = 1 / state.bars[rows[some]]
+        design = np.hstack([state.x[rows[some]], bends[some][:, known]]) * inverse[:, None]
         lengths = np.linalg.norm(design, axis=0) + 1e-300
-        target = state.left[rows[own]] * inverse[:, None]
+        target = state.left[rows[some]] * inverse[:, None]
         values = design / lengths @ np.linalg.lstsq(design / lengths, target, rcond=1e-10)[0]
         if np.max(np.abs(values - target)) <= EXACT:
-            return rows[own], known & beyond[own].any(axis=0), values
+            return rows[some], known & beyond[some].any(axis=0), values
     return None
 
 
