@@ -36,8 +36,6 @@ TOLD = 0.01
 """Share of an answer within which it must be foretold to count."""
 SLANT = 1e-3
 """Share of its size by which what is left over may differ in direction from a unit's output."""
-STEEP = 3.0
-"""How steeply a unit falls beyond a plane on which its weight is not known, relative to all its weights."""
 MARGIN = 1e-9
 """Heights over a plane that are none."""
 
@@ -76,21 +74,13 @@ class Left:
 
 @dataclass(frozen=True)
 class Grown:
-    """A unit, and which answers it explains."""
+    """A unit, how many answers it explains, and the planes on which its weights are known."""
 
     gamma: np.ndarray
     beta: np.ndarray
     output: np.ndarray
+    explained: int
     known: np.ndarray
-    """Planes on which its weights are known, beside those that lie beyond none of its answers."""
-    rows: np.ndarray
-    """Numbers of the answers that it explains."""
-    sides: np.ndarray
-    """Of the planes, where it begins."""
-
-    @property
-    def explained(self) -> int:
-        return len(self.rows)
 
     def joined(self, point: RidgeSum) -> RidgeSum:
         return replace(
@@ -125,18 +115,9 @@ def grow_unit(state: Left, start: int) -> Grown | None:
     weights, _ = _solve(x, bends[:, known], target, bars, chosen)
     missed = target - np.hstack([x, bends[:, known]]) @ weights
     strange = ((bends > MARGIN) & ~known).any(axis=1)
-    explained = rows[~strange & (np.abs(missed) <= BEYOND * bars)]
-    # off beyond planes on which nothing is known, so that it sets nothing wrong there
-    bends, told = np.maximum(-sides * state.u, 0.0), known.copy()
-    on = state.x @ weights[: state.x.shape[1]] + bends[:, known] @ weights[state.x.shape[1] :] > 0
-    shut = ((bends[on] > MARGIN) & ~known).any(axis=0)
-    steep = STEEP * float(np.abs(weights).sum())
-    told |= shut
-    every = np.zeros(len(sides))
-    every[known], every[shut] = weights[state.x.shape[1] :], -steep
-    weights = np.append(weights[: state.x.shape[1]], every[told])
-    gamma, beta = _spread(weights[:, None], told, sides, state.point.rows)
-    return Grown(gamma[:, 0], beta[:, 0], output, known, explained, sides)
+    explained = int(np.sum(~strange & (np.abs(missed) <= BEYOND * bars)))
+    gamma, beta = _spread(weights[:, None], known, sides, state.point.rows)
+    return Grown(gamma[:, 0], beta[:, 0], output, explained, known)
 
 
 def grow_base(state: Left, start: int, rng: np.random.Generator) -> RidgeSum | None:
@@ -250,18 +231,17 @@ def _begin(
         if not len(next_door) or gains.max() < 2 or known.sum() > width:
             return None
         known[int(np.argmax(gains))] = True
+    own = own[: 3 * (width + known.sum()) + SPARE]
     known &= beyond[own].any(axis=0)
-    fewest = width + int(known.sum()) + SPARE
-    for count in (2 * fewest, fewest):
-        some = own[:count]
-        inverse = 1 / state.bars[rows[some]]
-        design = np.hstack([state.x[rows[some]], bends[some][:, known]]) * inverse[:, None]
-        lengths = np.linalg.norm(design, axis=0) + 1e-300
-        target = state.left[rows[some]] * inverse[:, None]
-        values = design / lengths @ np.linalg.lstsq(design / lengths, target, rcond=1e-10)[0]
-        if np.max(np.abs(values - target)) <= EXACT:
-            return rows[some], known & beyond[some].any(axis=0), values
-    return None
+    inverse = 1 / state.bars[rows[own]]
+    design = np.hstack([state.x[rows[own]], bends[own][:, known]]) * inverse[:, None]
+    lengths = np.linalg.norm(design, axis=0) + 1e-300
+    target = state.left[rows[own]] * inverse[:, None]
+    weights = np.linalg.lstsq(design / lengths, target, rcond=1e-10)[0]
+    values = design / lengths @ weights
+    if np.max(np.abs(values - target)) > EXACT:
+        return None
+    return rows[own], known, values
 
 
 def _solve(x, bends, target, bars, chosen) -> tuple[np.ndarray, np.ndarray]:

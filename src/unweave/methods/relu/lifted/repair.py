@@ -27,8 +27,8 @@ STARTS, RESTARTS = 24, 3
 """Places at which units are begun in one turn, and where one is grown anew."""
 NEXT = 300
 """Wrong answers of which those next to right ones are taken."""
-WORTH, LEAST_WORTH, MUCH = 0.99, 20, 0.8
-"""Share of wrong answers that a change may leave, or fewer by so many, and one that makes looking further needless."""
+WORTH, MUCH = 0.99, 0.8
+"""Share of wrong answers that a change may leave, and one that makes looking further needless."""
 SPOILED, DOUBTFUL = 0.5, 0.02
 """Share of wrong answers where a unit is on from which on it may be none, and may be wrong."""
 WORST = 4
@@ -41,6 +41,8 @@ SOUND = 0.1
 """Share of wrong answers where a unit is on up to which it is kept when all else is begun anew."""
 NEARLY, ROUGH = 100.0, 1.5
 """Deviations in error bars of answers that are nearly right, and their median from which on planes are to blame."""
+PATIENCE, HALVED = 8, 0.6
+"""Changes in a row that must leave no more than this share of wrong answers."""
 HOPELESS = 0.95
 """Share of answers that may be wrong then for more to be tried."""
 TWINS = 1e-3
@@ -101,16 +103,19 @@ def _sharper(state: Left, rng: np.random.Generator) -> Left:
 
 def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
     """Change after change, as long as they leave fewer of the answers, of about ``size``, wrong."""
-    idle = 0
+    idle, counts = 0, list[int]()
     for turn in range(MOST_TURNS):
         before = int(state.wrong.sum())
+        counts.append(before)
         if not before or clock.now() > deadline or idle == IDLE:
+            break
+        if turn >= PATIENCE and before > HALVED * counts[-1 - PATIENCE]:
             break
         best, what = _best_change(state, rng, fits=before < FEW * size)
         after = int(best.wrong.sum())
         say(f"  repair {turn}: {len(state.point.gamma)} units, {before} -> {after} wrong, {what}")
         fewer = len(best.point.gamma) < len(state.point.gamma)
-        if after <= (before if fewer else max(WORTH * before, before - LEAST_WORTH)):
+        if after <= (before if fewer else WORTH * before):
             state, idle = best, 0
         else:
             idle += 1
@@ -191,7 +196,7 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
         if changed is not None:
             offer(changed, f"a weight of unit {unit}")
     if best.wrong.sum() > MUCH * before:
-        for start in starts_next_to_right(state, rng):
+        for start in _starts(state, wrong, rng):
             grown = grow_unit(state, start)
             if grown is not None:
                 text = f"a unit over {grown.known.sum()} planes, {grown.explained} answers"
@@ -202,8 +207,6 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
         for unit in suspects[shares[suspects] > DOUBTFUL]:
             for grown in _anew(state, int(unit), rng):
                 offer(grown, f"unit {unit} anew")
-    if best.wrong.sum() > WORTH * before:
-        offer(_sharper(state, rng).point, "what is nearly right fitted")
     if fits and best.wrong.sum() > MUCH * before:
         rows = np.union1d(wrong, rng.permutation(len(state.x))[:MOST_RIGHT])
         point = fit_freely(best.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=6)
@@ -211,10 +214,9 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
     return best, what
 
 
-def starts_next_to_right(state: Left, rng: np.random.Generator) -> np.ndarray:
+def _starts(state: Left, wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Wrong answers to begin at, half of them next to right ones: there one unit alone is missing."""
-    some = rng.permutation(np.flatnonzero(state.wrong))[:NEXT]
-    right = rng.permutation(np.flatnonzero(~state.wrong))[: 3 * NEXT]
+    some, right = rng.permutation(wrong)[:NEXT], rng.permutation(np.flatnonzero(~state.wrong))[: 3 * NEXT]
     if not len(right):
         return some[:STARTS]
     x = state.x / (np.std(state.x, axis=0) + 1e-300)
