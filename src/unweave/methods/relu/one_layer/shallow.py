@@ -36,6 +36,8 @@ TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
 VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
 """Relative error from which on a unit may be none, how often such are left out, and error up to which it is one."""
+MOST_REFITS, FEWER = 4, 0.5
+"""How often answers that a fit misses are taken in, and the share of them that may be missed then."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -378,12 +380,36 @@ class ShallowSearch:
                 break
         self.num_fresh = 0
         assert self.fitted is not None
+        if typical <= BEYOND or np.median(self._misses(probes)) <= BEYOND:
+            self._fit_misses(x[kept], y[kept], bars[kept])
         level = self.fitted.typical
         if ORDINARY < level < ROUGHER and typical <= BEYOND:  # the answers are rougher than they seemed
             factor = min(level / ORDINARY, ROUGHER / self.roughness)
             self.roughness *= factor
             noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
             self.inquiry = replace(self.inquiry, noise=noise, relative=relative)
+
+    def _fit_misses(self, x: np.ndarray, y: np.ndarray, bars: np.ndarray) -> None:
+        """With the answers that the fit to these misses as well, where it then misses few others.
+
+        Where answers are hardly more than parameters, it is off elsewhere by far more than their errors, and those it
+        misses tell most; a unit that is missing leaves them missed.
+        """
+        assert self.ridges is not None
+        for _ in range(MOST_REFITS):
+            wrong = np.flatnonzero(self._all_misses() > BEYOND)
+            if not len(wrong):
+                return
+            chosen = self.rng.permutation(wrong)[: len(x) // 3]
+            more = [each[chosen] for each in self.answers()]
+            joined = [np.concatenate(pair) for pair in zip((x, y, bars), more, strict=True)]
+            before = self.ridges
+            fitted = fit_ridges(before, *joined, deadline=self.deadline)
+            self.ridges = fitted.ridges
+            if np.sum(self._all_misses() > BEYOND) > FEWER * len(wrong):
+                self.ridges = before
+                return
+            self.fitted, (x, y, bars) = fitted, joined
 
     def choose_rows(self, x: np.ndarray) -> np.ndarray:
         """As many of the questions ``x`` as a fit needs, most of them from all over the domain."""
