@@ -18,6 +18,8 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.domains import Box
 from unweave.evidence.meter import Meter
+from unweave.methods.relu.beside import points_beside
+from unweave.methods.relu.lifted.left import tell_unit
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
@@ -51,6 +53,8 @@ FIRST_LINES = 2
 SURE, MANY, BENDING = 0.1, 40, 0.87
 """How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
 the share of them at which lines bend that cross no facets of deeper units."""
+AROUND = 4
+"""Points, times inputs, that are asked around answers which no line explains."""
 POOREST, ALIKE = 0.3, 0.15
 """Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
 DEVIATIONS = 6.0
@@ -117,6 +121,7 @@ class ShallowSearch:
         if self.ridges is None:
             return False
         quiet, num_dropped, shares = 0, 0, list[float]()
+        nearly = False
         for turn in range(max_rounds):
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
@@ -132,16 +137,17 @@ class ShallowSearch:
                     return True
                 continue
             quiet = 0
-            if self.wrong == 0 and num_dropped < MOST_DROPPED:
+            if self.wrong == 0 and nearly and num_dropped < MOST_DROPPED:
                 num_dropped += self._drop_vague()
+            nearly = self.wrong == 0
             shares.append(self.wrong)
             if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
                 return False
             with self.meter.stage("missing units"):
                 if typical > BEYOND:
                     self._follow_lines(self._lines(2))
-                else:
-                    self._add_missing(probes, misses)
+                elif not self._add_missing(probes, misses):
+                    self._add_left_over()
         return False
 
     def _settle(self) -> None:
@@ -439,14 +445,14 @@ class ShallowSearch:
         x, y, bars = self.answers()
         return np.max(np.abs(self.ridges(x) - y), axis=1) / bars
 
-    def _add_missing(self, probes: np.ndarray, misses: np.ndarray, num_lines: int = 6) -> None:
-        """Units that bend the rest first on the ways from explained answers to others."""
+    def _add_missing(self, probes: np.ndarray, misses: np.ndarray, num_lines: int = 6) -> bool:
+        """Units that bend the rest first on the ways from explained answers to others, if any are measured."""
         assert self.ridges is not None
         good = probes[misses < 3]
         x, _, _ = self.answers()
         wrong = x[self._all_misses() > BEYOND] if not np.any(misses > BEYOND) else probes[misses > BEYOND]
         if not len(good) or not len(wrong):
-            return
+            return False
         wrong = wrong[self.rng.permutation(len(wrong))[:num_lines]]
         apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
         apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
@@ -454,7 +460,25 @@ class ShallowSearch:
         lines = up_to_the_first_miss(residual, good[np.argmin(apart, axis=1)], wrong)
         kinks = first_of_each_kind(find_kinks(residual, lines))
         planes, _ = measure_planes(residual, lines, kinks, self.rng)
-        self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+        return self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+
+    def _add_left_over(self) -> None:
+        """A unit too weak or too rarely on for lines: where it alone is missing, answers are linear in its row."""
+        assert self.ridges is not None
+        wrong = self.answers()[0][self._all_misses() > BEYOND]
+        if not len(wrong):
+            return
+        near = np.linalg.norm(wrong, axis=1)
+        wrong = wrong[near <= 3 * np.median(near)]
+        self.meter.ask(points_beside(wrong, AROUND * wrong.shape[1], self.meter.domain, self.rng))
+        x, y, bars = self.answers()
+        told = tell_unit(np.column_stack([x, np.ones(len(x))]), y - self.ridges(x), bars, self.rng)
+        if told is not None:
+            before, wrong = self.ridges, np.sum(self._all_misses() > BEYOND)
+            rows, columns = np.vstack([before.rows, told[0]]), np.vstack([before.columns, told[1]])
+            self.ridges = replace(before, rows=rows, columns=columns)
+            if np.sum(self._all_misses() > BEYOND) > FEWER * wrong:
+                self.ridges = before
 
     def _take_in(self, planes: Planes, origins: np.ndarray) -> bool:
         """Add units on these planes, active on the side away from where the lines began."""
