@@ -53,6 +53,8 @@ FIRST_LINES = 2
 SURE, MANY, BENDING = 0.1, 40, 0.87
 """How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
 the share of them at which lines bend that cross no facets of deeper units."""
+SIDED = 2
+"""Answers, times inputs, in which every unit is to be on, and off."""
 AROUND = 4
 """Points, times inputs, that are asked around answers which no line explains."""
 POOREST, ALIKE = 0.3, 0.15
@@ -370,6 +372,9 @@ class ShallowSearch:
     def _fit(self, probes: np.ndarray) -> None:
         """Fit all units to the answers that no missing unit can have spoilt: not far worse than most ``probes``."""
         assert self.ridges is not None
+        if self.bounded:
+            with self.meter.stage("points"):
+                self._ask_on_both_sides()
         x, y, bars = self.answers()
         rows = self.choose_rows(x)
         x, y, bars = x[rows], y[rows], bars[rows]
@@ -417,6 +422,27 @@ class ShallowSearch:
                 return
             self.fitted, (x, y, bars) = fitted, joined
 
+    def _ask_on_both_sides(self) -> None:
+        """More answers where a unit is on, or off, in fewer of them than tell its row."""
+        assert self.ridges is not None
+        d = self.inquiry.input_size
+        for row, fewer in self._rarer_sides():
+            x, _, _ = self.answers()
+            base = x[((x @ row[:-1] + row[-1]) > 0) == fewer]
+            if not 0 < len(base) < SIDED * (d + 1):
+                continue
+            points = points_beside(base, 4 * SIDED * (d + 1), self.meter.domain, self.rng)
+            points = points[((points @ row[:-1] + row[-1]) > 0) == fewer]
+            self.meter.ask(points[: SIDED * (d + 1) - len(base)])
+
+    def _rarer_sides(self) -> list[tuple[np.ndarray, bool]]:
+        """Every unit's row, and whether it is more rarely on than off."""
+        assert self.ridges is not None
+        on = self.ridges.heights(self.answers()[0]) > 0
+        return [
+            (row, bool(share < 0.5)) for row, share in zip(self.ridges.rows, on.mean(axis=0), strict=True)
+        ]
+
     def choose_rows(self, x: np.ndarray) -> np.ndarray:
         """As many of the questions ``x`` as a fit needs, most of them from all over the domain."""
         assert self.ridges is not None
@@ -427,7 +453,12 @@ class ShallowSearch:
         few = self.rng.permutation(len(x))[: most // 4]
         own = self.rng.permutation(len(points))[: most - len(few)]
         worst = np.argsort(-self._all_misses())[: most // 10] if len(x) == len(self.answers()[0]) else few[:0]
-        return np.unique(np.concatenate([few, find_rows(points[own], x), worst])).astype(int)
+        chosen = [few, find_rows(points[own], x), worst]
+        if self.bounded:
+            for row, fewer in self._rarer_sides():
+                side = np.flatnonzero(((x @ row[:-1] + row[-1]) > 0) == fewer)
+                chosen.append(self.rng.permutation(side)[: SIDED * x.shape[1]])
+        return np.unique(np.concatenate(chosen)).astype(int)
 
     def _doubt(self, x: np.ndarray) -> np.ndarray:
         """How much the units that were not fitted yet contribute to the answers to ``x``."""
