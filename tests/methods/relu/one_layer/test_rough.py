@@ -49,17 +49,18 @@ def test_two_layers_are_left_to_other_methods_early():
     assert found.ledger.total < 20 * truth.num_parameters
 
 
-def test_units_that_are_rarely_on_in_a_box():
+@pytest.mark.parametrize("rare", [0, 3])
+def test_units_that_are_rarely_on_and_planes_that_meet_in_the_middle_of_a_box(rare):
     rng = np.random.default_rng(4)
-    rows = rng.standard_normal((10, 16))
-    reach = np.std(np.random.default_rng(5).uniform(size=(4000, 16)) @ rows.T, axis=0)
-    biases = -rows.sum(axis=1) / 2 - np.where(np.arange(10) < 4, 1.7, 0.0) * reach
-    columns = rng.standard_normal((3, 10))
-    truth, answer = single(Network([rows, columns], [biases, rng.standard_normal(3)], ["relu", "identity"]))
-    found = unweave.identify(answer, input_size=16, domain=unweave.Box(0.0, 1.0), method="relu-lines")
+    rows, columns = rng.standard_normal((12, 32)), rng.standard_normal((8, 12))
+    box = unweave.Box(0.0, 1.0)
+    spread = np.std(box.sample(4000, 32, rng) @ rows.T, axis=0)
+    biases = -rows.sum(axis=1) / 2 - np.where(np.arange(12) < rare, 1.7, 0.0) * spread
+    truth, answer = single(Network([rows, columns], [biases, rng.standard_normal(8)], ["relu", "identity"]))
+    found = unweave.identify(answer, input_size=32, domain=box, method="relu-lines")
     assert found.identified
     assert found.network is not None
-    x = np.random.default_rng(6).uniform(size=(2000, 16))
+    x = box.sample(2000, 32, rng)
     assert np.max(np.abs(found.network(x) - truth(x))) < 1e-5 * np.std(truth(x))
 
 

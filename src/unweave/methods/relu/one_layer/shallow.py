@@ -60,6 +60,8 @@ AROUND = 4
 POOREST, ALIKE = 0.3, 0.15
 """Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
 DEVIATIONS = 6.0
+LOOSE = 0.15
+"""Share of the coordinates in which a line from a corner does not lead to the opposite one."""
 CORNER = 0.02
 """How far inside a box its corners are asked, so that there is room for gradients."""
 ROUGHLY = 0.02
@@ -305,14 +307,17 @@ class ShallowSearch:
         return int(np.argmax(same)) if same.any() else None
 
     def _lines(self, count: int) -> Lines:
-        """Lines across the domain; in a box half of them between opposite corners."""
+        """Lines across the domain; in a box half of them between corners that are nearly opposite."""
         domain, d = self.meter.domain, self.inquiry.input_size
         plain = draw_lines(domain, count, d, self.rng)
         if not isinstance(domain, Box) or d < 2:
             return plain
         low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
         ends = low + (high - low) * np.where(self.rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
-        corners = line_through(domain, ends, low + high - ends)
+        # never through the very middle, where planes without a bias meet
+        elsewhere = domain.sample(count, d, self.rng)
+        goals = np.where(self.rng.uniform(size=(count, d)) < LOOSE, elsewhere, low + high - ends)
+        corners = line_through(domain, ends, goals)
         return plain.take(np.arange(count // 2)).join(corners.take(np.arange(count - count // 2)))
 
     def _probe(self, *, share: float) -> np.ndarray:
