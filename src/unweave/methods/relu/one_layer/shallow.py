@@ -383,6 +383,7 @@ class ShallowSearch:
         x, y, bars = self.answers()
         rows = self.choose_rows(x)
         x, y, bars = x[rows], y[rows], bars[rows]
+        self._approach(x, y, bars)
         for _ in range(3):
             typical = float(np.median(self._misses(probes)))
             misses = np.max(np.abs(self.ridges(x) - y), axis=1) / bars
@@ -404,6 +405,26 @@ class ShallowSearch:
             self.roughness *= factor
             noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
             self.inquiry = replace(self.inquiry, noise=noise, relative=relative)
+
+    def _approach(self, x: np.ndarray, y: np.ndarray, bars: np.ndarray) -> None:
+        """Fits with error bars as large as what is still off, as long as that falls.
+
+        Behind a squashing the errors of answers differ a thousandfold, and a start that is off by more than the least
+        of them would be led by few answers.
+        """
+        assert self.ridges is not None
+        size = np.max(np.abs(y), axis=1) + self.inquiry.slope * np.linalg.norm(x, axis=1)
+        off = np.max(np.abs(self.ridges(x) - y), axis=1)
+        for _ in range(MOST_REFITS):
+            if np.median(off / bars) <= BEYOND:
+                return
+            before = float(np.median(off / size))
+            soft = np.hypot(bars, before * size)
+            fitted = fit_ridges(self.ridges, x, y, soft, max_steps=10, deadline=self.deadline)
+            off = np.max(np.abs(fitted.ridges(x) - y), axis=1)
+            if np.median(off / size) > FEWER * before:
+                return
+            self.ridges = fitted.ridges
 
     def _fit_misses(self, x: np.ndarray, y: np.ndarray, bars: np.ndarray) -> None:
         """With the answers that the fit to these misses as well, where it then misses few others.
