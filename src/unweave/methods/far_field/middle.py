@@ -55,7 +55,7 @@ CLOSE = (3e-4, 1e-5)
 little effect have gone with them."""
 STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
-SLOWER, SLOWER_STEPS = 0.3, 10
+SLOWER, SLOWER_STEPS = 0.2, 10
 """With the first layer held a student goes on until it gains less than this over so many steps."""
 NORM, NORM_SPREAD, BIAS = 1.2, 0.5, 0.3
 """Rows of such a student at the start."""
