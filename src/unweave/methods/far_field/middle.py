@@ -55,6 +55,8 @@ FEWER = 2.0
 CLOSE = (3e-4, 1e-5)
 """Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
 little effect have gone with them."""
+CLOSE_INEXACT = (1e-3, 1e-4, 1e-5)
+"""The same of inexact steps, which are slow from there on."""
 STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
 SLOWER, SLOWER_STEPS = 0.2, 10
@@ -173,7 +175,7 @@ def _fit_inexactly(
     rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
     above = Layout.uniform((u.shape[1], width, v.shape[1]), sight.activation)
     start = draw_start(above, u, v, sight.rng, [standard.rows(rows, BIAS * sight.rng.standard_normal(width))])
-    goal = max(CLOSE[0] * bend, 1.5 * floor)
+    goal = max(CLOSE_INEXACT[0] * bend, 1.5 * floor)
     settings = Settings(
         target=goal,
         max_steps=STEPS,
@@ -189,7 +191,7 @@ def _fit_inexactly(
     standard = Standard.of(x, y, common=floor > 0)
     u, v = standard.inputs(x), standard.outputs(y)
     settings = replace(settings, stall_gain=0.1, stall_steps=PATIENCE, damping=1e-3)
-    for share in CLOSE:
+    for share in CLOSE_INEXACT:
         goal = max(share * bend, 1.5 * floor)
         problem, start = InexactProblem(layout, u, v), standard.apply(network).flat()
         fit = descend(problem, start, spread_of(v), replace(settings, target=goal))
