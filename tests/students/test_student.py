@@ -101,3 +101,16 @@ def test_a_student_that_stopped_goes_on_from_where_it_was_on_more_points():
     assert compare(network, found.network).max_relative_error < 1e-8
     _, unmoved = resume_student(begun, x, network(x), deadline=0.0)
     assert unmoved.rms < 1.5 * begun.rms  # in the coordinates of all points it is the same student
+
+
+@pytest.mark.parametrize(("stated", "accepted"), [(1.0, True), (0.4, True), (0.1, False)])
+def test_noise_may_be_a_few_times_what_was_measured(stated, accepted):
+    """A few differences tell the level of rounding within a factor; far beyond it something else is left over."""
+    network, rng = random_network((4, 5, 1), "tanh", 6), np.random.default_rng(8)
+    x, noise = rng.standard_normal((300, 4)), 1e-7
+    y = network(x) + noise * rng.standard_normal((300, 1))
+    found, attempt = try_student(x, y, "tanh", (9,), rng=rng, noise=stated * noise)
+    assert (found is not None) == accepted, attempt
+    if found is not None:
+        assert found.minimal
+        assert compare(network, found.network).max_relative_error < 1e-5

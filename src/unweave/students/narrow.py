@@ -6,7 +6,7 @@ pruning, converging and walking down alternate, each bounded.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -26,6 +26,11 @@ MAX_WALK = 8
 NEARER, LONG = 0.3, 4
 """A student that pruning brought below this fraction of its residual, but not to the end, has so many times the
 usual number of steps at full width. One of another activation stays where it is."""
+
+UNSURE = 3.0
+"""The noise of answers is measured within this factor."""
+ROUNDED = 1e-5
+"""Noise below this part of what bends is rounding: until a student comes near it, its answers are as good as exact."""
 
 
 def narrow_down(
@@ -55,24 +60,49 @@ def narrow_down(
     )
     if bent:
         return narrow_down_bent(layout, start, u, v, accept=accept, refit=refit, max_steps=max_steps)
-    full = replace(refit, max_steps=max_steps, stall_steps=40, patience=8)
-    if floor > 0:
-        refit = replace(refit, stationary_gain=1e-3, patience=3)
-        start = fit_layout(layout, start.parameters, u, v, settings=refit)
+    course = _Course(u, v, bend, accept, refit, max_steps)
+    if floor == 0:
+        return course.narrow(layout, start)
+    if start.rms > UNSURE * floor and floor < ROUNDED * bend:
+        early = replace(course, accept=UNSURE * floor, refit=replace(refit, inexact=True))
+        layout, start = early.narrow(layout, start)
+    refit = replace(refit, stationary_gain=1e-3, patience=3)
+    start = fit_layout(layout, start.parameters, u, v, settings=refit)
     affordable = AFFORDABLE * bend
-    cut = partial(prune, x=u, y=v, accept=accept, settings=refit, affordable=affordable)
-    narrow, fit = cut(layout, start, noisy=floor > 0)
-    if fit.rms <= accept or floor > 0:
+    return prune(layout, start, u, v, accept=accept, settings=refit, noisy=True, affordable=affordable)
+
+
+@dataclass(frozen=True)
+class _Course:
+    """Exact answers, or rounded ones of a student that has far to go to the rounding."""
+
+    u: np.ndarray
+    v: np.ndarray
+    bend: float
+    accept: float
+    refit: Settings
+    max_steps: int
+
+    def narrow(self, layout: Layout, start: Minimum) -> tuple[Layout, Minimum]:
+        """Prune; where that is refused, walk down; last, converge at full width."""
+        full = replace(self.refit, max_steps=self.max_steps, stall_steps=40, patience=8)
+        affordable = AFFORDABLE * self.bend
+        cut = partial(
+            prune, x=self.u, y=self.v, accept=self.accept, settings=self.refit, affordable=affordable
+        )
+        narrow, fit = cut(layout, start)
+        if fit.rms <= self.accept:
+            return narrow, fit
+        narrow, fit = _walk_down(narrow, fit, self.u, self.v, self.accept, affordable, full)
+        if fit.rms <= self.accept:
+            return cut(narrow, fit)
+        if fit.rms < NEARER * start.rms and clock.now() < self.refit.deadline:
+            # units of little effect may have gone with the surplus ones: converge at full width, however slowly
+            long = replace(full, max_steps=LONG * self.max_steps)
+            whole = fit_layout(layout, start.parameters, self.u, self.v, settings=long)
+            if whole.rms <= self.accept:
+                return cut(layout, whole)
         return narrow, fit
-    narrow, fit = _walk_down(narrow, fit, u, v, accept, affordable, full)
-    if fit.rms <= accept:
-        return cut(narrow, fit)
-    if fit.rms < NEARER * start.rms and clock.now() < deadline:
-        # units of little effect may have gone with the surplus ones: converge at full width, however slowly
-        whole = fit_layout(layout, start.parameters, u, v, settings=replace(full, max_steps=LONG * max_steps))
-        if whole.rms <= accept:
-            return cut(layout, whole)
-    return narrow, fit
 
 
 def _walk_down(

@@ -138,12 +138,14 @@ class Class:
     v: np.ndarray
     bend: float
     deadline: float
+    noise: float
+    """Of one answer, in the units of y."""
 
     @staticmethod
-    def of(x: np.ndarray, y: np.ndarray, deadline: float) -> Class:
-        standard = Standard.of(x, y)
+    def of(x: np.ndarray, y: np.ndarray, deadline: float, noise: float = 0.0) -> Class:
+        standard = Standard.of(x, y, common=noise > 0)
         u, v = standard.inputs(x), standard.outputs(y)
-        return Class(standard, x, y, u, v, bend_of(u, v), deadline)
+        return Class(standard, x, y, u, v, bend_of(u, v), deadline, noise)
 
     @property
     def is_over(self) -> bool:
@@ -204,8 +206,12 @@ def search_plenty(
     rng: np.random.Generator,
     time_limit: float,
     sizes: Sequence[tuple[int, float]] = SIZES,
+    noise: float = 0.0,
 ) -> OverwideFit:
-    """Students of growing size, each with points in proportion, until one is exact at minimal width."""
+    """Students of growing size, each with points in proportion, until one is exact at minimal width.
+
+    ``noise`` is the standard deviation of one answer: rounding of float32 models, say.
+    """
     deadline = clock.now() + time_limit
     scale, x, y = choose_scale(buy, rng, deadline)
     attempts: list[Attempt] = []
@@ -221,7 +227,7 @@ def search_plenty(
             x, y = np.concatenate([x, more_x]), np.concatenate([y, more_y])
             if len(more_x) < missing:
                 break
-        course = Class.of(x, y, deadline)
+        course = Class.of(x, y, deadline, noise)
         racers = [course.enter(kind, size, rng) for kind in kinds]
         for found, attempt in _race(course, racers):
             attempts.append(attempt)
@@ -232,7 +238,7 @@ def search_plenty(
     if best is None:
         rms, reason = min((a.rms for a in attempts), default=np.inf), "no student of two hidden layers fitted"
         return OverwideFit(None, rms, False, len(x), tuple(attempts), reason=f"{reason} {len(x):,} points")
-    polished = best.polished if scale == 1 else _fit_whole_range(best.network, buy, deadline)
+    polished = best.polished if scale == 1 else _fit_whole_range(best.network, buy, deadline, noise)
     return OverwideFit(
         polished.network, polished.rms, best.minimal, len(x), tuple(attempts), polished, best.undetermined
     )
@@ -243,11 +249,11 @@ def num_needed(size: int, ratio: float, num_outputs: int) -> int:
     return int(ratio * size / num_outputs) + HELD
 
 
-def _fit_whole_range(network: Network, buy: Buy, deadline: float) -> Polished:
+def _fit_whole_range(network: Network, buy: Buy, deadline: float, noise: float) -> Polished:
     """The last digits of a network that was found in a part of the range, from all of it."""
     x, y = buy(1.0, int(WHOLE * network.num_parameters / network.output_size) + 20)
     settings = Settings(target=1e-14, max_steps=30, damping=1e-6, stall_steps=0, deadline=deadline)
-    return polish(fit_network(network, x, y, settings=settings).network, x, y)
+    return polish(fit_network(network, x, y, settings=settings).network, x, y, noise=noise)
 
 
 def choose_scale(buy: Buy, rng: np.random.Generator, deadline: float) -> tuple[float, np.ndarray, np.ndarray]:
@@ -313,6 +319,7 @@ def _finish(course: Class, racer: Racer) -> Iterator[Trial]:
             course.y[chosen],
             racer.activations[0],
             layout.hidden,
+            noise=course.noise,
             deadline=course.deadline,
             standard=course.standard,
         )

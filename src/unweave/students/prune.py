@@ -61,7 +61,7 @@ def prune(
     for _ in range(sum(layout.hidden)):
         if clock.now() > settings.deadline:
             break
-        stop = affordable if noisy or best.rms <= EXACT else min(affordable, BOLD * best.rms)
+        stop = affordable if noisy or best.rms <= max(EXACT, accept) else min(affordable, BOLD * best.rms)
         plan = plan_removals(layout, best, x, y, stop=stop, deadline=settings.deadline)
         size = _up_to_the_gap(plan, stop)
         num_tries = 0

@@ -22,7 +22,7 @@ from unweave.solve.layout import Layout, without_affine
 from unweave.solve.polish import Polished, polish
 from unweave.solve.together import fit_each
 from unweave.students.forms import Form
-from unweave.students.narrow import STALLED, narrow_down
+from unweave.students.narrow import STALLED, UNSURE, narrow_down
 from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent
 from unweave.students.prune import EXACT
 from unweave.students.standard import Standard
@@ -258,7 +258,7 @@ class Task:
             student=Student(self.standard, layout, fit.parameters),
             narrowed=True,
         )
-        return (None, attempt) if fit.rms > self._enough else self._polish(layout, fit, attempt)
+        return (None, attempt) if fit.rms > self._enough(fit.end) else self._polish(layout, fit, attempt)
 
     def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
         """The plain network of a student at the level of the answers, to the last digit, if it has one."""
@@ -267,7 +267,7 @@ class Task:
         if plain is None:
             return None, replace(attempt, end=Miss.SIGNS)
         polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
-        if polished.rms > self._enough:
+        if polished.rms > self._enough(fit.end):
             return None, replace(attempt, rms=polished.rms, end=Miss.SIGNS)
         num_free = form.free_per_unit * sum(polished.network.hidden)
         num_free += self.standard.num_lost * polished.network.hidden[0]
@@ -275,6 +275,9 @@ class Task:
         found = Recovered(polished.network, polished.rms, minimal, polished, plain.undetermined)
         return found, replace(attempt, rms=polished.rms)
 
-    @property
-    def _enough(self) -> float:
-        return max(EXACT, 1.2 * self.floor)
+    def _enough(self, end: End) -> float:
+        """The residual up to which a student is that of the answers: one at its minimum tells the noise better than a
+        few differences did.
+        """
+        stands = end is not End.STEPS and end is not End.TIME
+        return max(EXACT, (UNSURE if stands else 1.2) * self.floor)

@@ -153,7 +153,8 @@ class InDomain:
             return buy(near.within(scale * widest), num_points)
 
         limit = self._effort(problem).time_limit
-        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit)
+        noise = problem.precision.noise if problem.precision.kind == "float32" else 0.0
+        second = search_plenty(nearby, names, rng=problem.rng("plenty"), time_limit=limit, noise=noise)
         ends = [first, second]
         if not second.minimal and self._effort(problem).time_limit > 1:
             rest = replace(self._effort(problem), min_points=sparing)
@@ -217,10 +218,10 @@ def _describe(fit: OverwideFit, problem: Problem) -> Finding:
 
 
 def _may_take_plenty(problem: Problem, num_residuals: int) -> bool:
-    """Whether exact answers may be those of two hidden layers, and no accelerator takes large students anyway."""
+    """Whether answers, exact or rounded, may be those of two layers, and no accelerator takes large students anyway."""
     two = problem.hidden is None and problem.max_depth >= 2
     accelerated = use_accelerator(50 * num_residuals, num_residuals // 3)
-    return two and problem.precision.kind == "float64" and not accelerated
+    return two and problem.precision.kind in ("float64", "float32") and not accelerated
 
 
 def _recover_from_more(pool: Pool, problem: Problem, effort: Effort, first: Finding) -> Finding:
