@@ -55,8 +55,9 @@ FEWER = 2.0
 CLOSE = (3e-4, 1e-5)
 """Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
 little effect have gone with them."""
-CLOSE_INEXACT = (1e-3, 1e-4, 1e-5)
-"""The same of inexact steps, which are slow from there on."""
+CLOSE_INEXACT, NEAR = (1.5e-3, 2e-4, 1e-5), 2.5
+"""The same of inexact steps, which are slow from there on, and the multiple of it that is enough without surplus units:
+the first layer, which is not fitted then, leaves no less."""
 STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
 SLOWER, SLOWER_STEPS = 0.2, 10
@@ -229,7 +230,8 @@ def _narrowed(
             if layout.hidden == above.hidden:
                 return network, rms
         else:
-            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms))
+            near = 1.0 if exact_up_to else NEAR
+            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms), near)
         top = task.standard.undo(layout.network(fit.parameters))
         network = Network(
             [network.weights[0], *top.weights],

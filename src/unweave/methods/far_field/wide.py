@@ -180,9 +180,11 @@ class Task:
         """From a start that is right to a per cent or so to where the last digits begin."""
         return self._descend(layout, start, Settings(target=self.goal(CLOSE[-1]), max_steps=6, damping=1e-3))
 
-    def narrow(self, layout: Layout, fit: Minimum, goal: float) -> tuple[Layout, Minimum]:
-        """Without the units that the others can stand in for, refitted; fewer are taken where the refit fails."""
-        settings = Settings(target=goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
+    def narrow(self, layout: Layout, fit: Minimum, goal: float, near: float = 1.0) -> tuple[Layout, Minimum]:
+        """Without the units that the others can stand in for, refitted to ``near`` times the goal; fewer are taken
+        where the refit fails.
+        """
+        settings = Settings(target=near * goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
         for _ in range(ROUNDS):
             cuts = plan_cuts(layout, fit.parameters, self.u, fit.rms)
             stop = min(AFFORDABLE * self.bend, BOLD * fit.rms)
