@@ -62,8 +62,6 @@ STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
 SLOWER, SLOWER_STEPS = 0.2, 10
 """With the first layer held a student goes on until it gains less than this over so many steps."""
-NORM, NORM_SPREAD, BIAS = 1.2, 0.5, 0.3
-"""Rows of such a student at the start."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -167,15 +165,10 @@ def _fit_inexactly(
     """The same by inexact steps: the layer above in known features, then all layers."""
     width, name = layout.hidden[1], sight.activation.name
     features = sight.activation(x @ known[0].T + known[1])
-    floor = (sight.noise if sight.coarse else 0.0) / float(np.min(Standard.of(x, y).spread))
-    standard = Standard.of(features, y, common=floor > 0)
-    u, v = standard.inputs(features), standard.outputs(y)
-    bend = bend_of(u, v)
-    sizes = NORM * np.exp(sight.rng.uniform(-NORM_SPREAD, NORM_SPREAD, (width, 1)))
-    rows = sight.rng.standard_normal((width, features.shape[1]))
-    rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
+    task = Task(features, y, sight.noise if sight.coarse else 0.0, deadline)
+    standard, u, v, bend, floor = task.standard, task.u, task.v, task.bend, task.floor
     above = Layout.uniform((u.shape[1], width, v.shape[1]), sight.activation)
-    start = draw_start(above, u, v, sight.rng, [standard.rows(rows, BIAS * sight.rng.standard_normal(width))])
+    start = draw_start(above, u, v, sight.rng, [task.draw_rows(width, sight.rng)])
     goal = max(CLOSE_INEXACT[0] * bend, 1.5 * floor)
     settings = Settings(
         target=goal,
