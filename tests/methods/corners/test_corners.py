@@ -26,7 +26,7 @@ def test_every_unit_is_found_in_float64(seed, activation):
 
 
 @pytest.mark.parametrize("seed", [2, 5])
-def test_of_float32_answers_the_units_come_back_to_rounding(seed):
+def test_float32_answers_give_the_units_to_rounding_but_cannot_exclude_others(seed):
     truth = remote_network(seed)
 
     def single(x: np.ndarray) -> np.ndarray:
@@ -35,8 +35,9 @@ def test_of_float32_answers_the_units_come_back_to_rounding(seed):
         return expit(z) @ w[1].T + b[1]
 
     found = unweave.identify(single, input_size=40, domain=unweave.Box(0.0, 1.0), method="corners")
-    assert found.identified, found.verdict()
-    assert unweave.compare(truth, found.network).max_relative_error < 1e-3
+    assert not found.identified  # a unit whose tail is below rounding may have been missed
+    assert found.network is not None
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-4
 
 
 @pytest.mark.parametrize("sizes", [(30, 10, 8, 3), (30, 40, 3), (30, 10, 3)])

@@ -58,6 +58,7 @@ FEW = 50
 """Ordinary places in succession that show nothing new, after which corners are looked at."""
 ORDINARY = "every unit that shows near corners shows at ordinary points, too"
 UNEXPLAINED = "units that show near corners only: some answers there are not those of the network found"
+UNSEEN = "units that show near corners only: rounding hides the tails by which all would be seen from afar"
 NO_ROWS = "derivatives at corners have no common rows: more units than inputs, or several layers"
 NO_UNITS = "what was found along rows at corners does not switch as saturating units do"
 
@@ -123,7 +124,7 @@ class _Run:
             if rows is None and self.cube.known is None:
                 return Finding(None, f"{NO_ROWS}; use method='in-domain'")
             if rows is not None and not len(rows):
-                undetermined = ()
+                undetermined = (UNSEEN,) if self.cube.rounded else ()
                 break
             units = {} if rows is None else {name: self._read_units(rows, name) for name in activations}
             misfits = misfits or {name: found.misfit for name, found in units.items()}
