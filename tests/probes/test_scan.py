@@ -90,3 +90,26 @@ def test_nothing_is_asked_within_a_window():
         assert len(scan.positions) == int(crossed)
         if crossed:
             assert abs(scan.positions[0] - places) < 1e-9
+
+
+def test_a_line_that_bends_all_along_is_given_up():
+    def smooth(x):
+        return np.sin(3 * x.sum(axis=1, keepdims=True))
+
+    box, rng = Box(-1.0, 1.0), np.random.default_rng(0)
+    meter = Meter(resolve(smooth, input_size=3, domain=box), domain=box)
+    inquiry = open_inquiry(meter, measure_precision(meter, rng), rng)
+    asked = meter.ledger.total
+    found = scan_lines(inquiry, draw_lines(box, 2, 3, rng))
+    assert all(line.endless for line in found)
+    assert meter.ledger.total - asked < 5000
+
+
+def test_a_line_through_hundreds_of_kinks_is_not():
+    network, rng = _random_network((4, 300, 2), 1), np.random.default_rng(0)
+    _, inquiry = _inquiry(network, "float64", rng)
+    lines = draw_lines(inquiry.meter.domain, 1, 4, rng)
+    found = scan_lines(inquiry, lines)[0]
+    true = _true_kinks(network, lines.origins[0], lines.directions[0], lines.low[0], lines.high[0])
+    assert not found.endless
+    assert len(found.positions) >= 0.95 * len(true) > 50

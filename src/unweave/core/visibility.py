@@ -3,6 +3,12 @@
 What no query shows does not count against it: units that never switch (only sums of them show), entries that are never
 active together with their unit. A unit's output on points contains exactly the rest: it is right if it is the same up
 to a factor.
+
+In a bounded domain some sides do not show either. ``relu(z) = z + relu(-z)``, and z, being linear in the features
+below, passes through units that are on in all of the domain. So a unit can be turned round, and the network has the
+same widths and gives the same answers there, if its layer has room for that: a unit that is never on, or units that are
+always on and already pass on what this needs. Of such a unit the kink counts, which is its output up to what is linear
+in the features below: where it bends, and by how much at every place.
 """
 
 from __future__ import annotations
@@ -14,6 +20,8 @@ from unweave.core.network import Network
 
 SHARE = 1e-3
 """Share of the points below which nothing is visible, and on which a function may differ and be called right."""
+RANK = 1e-9
+"""What is left over of a column, relative to it, that is a combination of others."""
 
 
 def spread_points(num: int, d: int, seed: int, spread: float = 1.2) -> np.ndarray:
@@ -31,42 +39,77 @@ def wrong_share(reference: Network, other: Network, x: np.ndarray, tolerance: fl
     return float(np.mean(~(errors <= tolerance * typical)))
 
 
-def visible_error(reference: Network, other: Network, x: np.ndarray) -> float:
+def visible_error(reference: Network, other: Network, x: np.ndarray, *, bounded: bool = False) -> float:
     """The largest relative error of the output of a unit that switches, on all but a share of the points.
 
-    Infinite where the networks have different numbers of layers or such a unit is missing.
+    Infinite where the networks have different numbers of layers or such a unit is missing. ``bounded``: the points are
+    of a domain outside which nothing is asked: of units whose sides do not show there the kinks are compared.
     """
     if len(reference.hidden) != len(other.hidden):
         return float("inf")
-    worst, size = 0.0, 1e-3 + np.linalg.norm(x, axis=1, keepdims=True)
-    for outputs, theirs, on in zip(
-        _outputs(reference, x), _outputs(other, x), _shares(reference, x), strict=True
-    ):
+    worst, size, below = 0.0, 1e-3 + np.linalg.norm(x, axis=1, keepdims=True), x
+    layers = zip(_layers(reference, x), _layers(other, x), reference.weights[1:], strict=True)
+    for (z, outputs), (_, theirs), above in layers:
         a, b = _unit_columns(outputs / size), _unit_columns(theirs / size)
         match = np.argmax(a.T @ b, axis=1) if b.shape[1] else np.zeros(0, dtype=int)
+        on = np.mean(z > 0, axis=0)
         for unit in np.flatnonzero((on > SHARE) & (on < 1 - SHARE)):
             if not b.shape[1]:
                 return float("inf")
             apart = np.abs(a[:, unit] - b[:, match[unit]])
             typical = np.median(np.abs(a[:, unit][a[:, unit] != 0]))
-            worst = max(worst, float(np.quantile(apart, 1 - SHARE) / typical))
+            miss = float(np.quantile(apart, 1 - SHARE) / typical)
+            if bounded and miss > RANK and _may_turn(z, above, unit):
+                miss = min(miss, _miss_of_kink(below, outputs[:, unit], theirs))
+            worst = max(worst, miss)
+        below = outputs
     return worst
 
 
-def _outputs(network: Network, x: np.ndarray) -> list[np.ndarray]:
+def _may_turn(z: np.ndarray, above: np.ndarray, unit: int) -> bool:
+    """Whether a layer with arguments z, read by ``above``, has room for the argument of ``unit`` beside its units."""
+    steady = np.flatnonzero(np.all(z > 0, axis=0) & np.any(above != 0, axis=0))
+    unused = np.all(z <= 0, axis=0) | ~np.any(above != 0, axis=0)
+    if unused.any():
+        return True
+    moves = z - np.mean(z, axis=0)
+    return _is_sum(moves[:, unit], moves[:, steady]) or _is_sum(above[:, unit], above[:, steady])
+
+
+def _is_sum(column: np.ndarray, others: np.ndarray) -> bool:
+    """Whether a column is a combination of others, to rounding."""
+    if not others.shape[1]:
+        return False
+    return bool(np.linalg.norm(_left_over(column, others)) <= RANK * np.linalg.norm(column))
+
+
+def _left_over(columns: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """What is not a combination of the others."""
+    u, s, _ = np.linalg.svd(_unit_columns(others), full_matrices=False)
+    u = u[:, s > RANK * s[0]]
+    for _ in range(2):
+        columns = columns - u @ (u.T @ columns)
+    return columns
+
+
+def _miss_of_kink(below: np.ndarray, own: np.ndarray, theirs: np.ndarray) -> float:
+    """How far a unit's output is off the nearest of others, up to a factor and what is linear in the features below."""
+    linear = np.hstack([below, np.ones((len(below), 1))])
+    own, theirs = _left_over(own, linear), _left_over(theirs, linear)
+    b = _unit_columns(theirs)
+    match = b[:, int(np.argmax(np.abs(b.T @ own)))]
+    apart = np.abs(own - match * (match @ own))
+    return float(np.quantile(apart, 1 - SHARE) / np.median(np.abs(own)))
+
+
+def _layers(network: Network, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """What the units of every layer are applied to, and their outputs."""
     h, out = x, []
-    layers = zip(network.weights, network.biases, network.hidden_activations, strict=False)
-    for w, b, name in layers:
-        h = act.get(name)(h @ w.T + b)
-        out.append(h)
+    for w, b, name in zip(network.weights, network.biases, network.hidden_activations, strict=False):
+        z = h @ w.T + b
+        h = act.get(name)(z)
+        out.append((z, h))
     return out
-
-
-def _shares(network: Network, x: np.ndarray) -> list[np.ndarray]:
-    """How often each unit is on."""
-    below = [x, *_outputs(network, x)]
-    rows = zip(below, network.weights[: len(network.hidden)], network.biases, strict=False)
-    return [np.mean(h @ w.T + b > 0, axis=0) for h, w, b in rows]
 
 
 def _unit_columns(a: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ _STEP = {"float64": 2.0**-26, "float32": 2.0**-12}
 """Spacing on a segment, relative to the spread of the domain."""
 SMALL = 1e-2
 """Answers of at most this part of the largest are small."""
-CLEARLY_MORE = 32.0
+CLEARLY_MORE = 12.0
 """How many of their own roundings the error of small answers must be to count as one of its own."""
 SYSTEMATIC = 4.0
 """How many times its jitter from one answer to the next an approximation is off."""

@@ -37,6 +37,8 @@ class Kinks:
     """(n, 2) parameters: how far the straight runs on both sides of each kink go."""
     gaps: np.ndarray | None = None
     """(n, 2) ends of the unresolved stretches."""
+    endless: bool = False
+    """Whether the answers bend nearly everywhere on the line, so that the search for kinks was given up."""
 
 
 @dataclass(frozen=True)

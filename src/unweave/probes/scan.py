@@ -4,7 +4,8 @@ Answers along a line fall into straight runs (at least three neighbours on one l
 runs in succession meet between them, and answers asked closely beside the meeting point still follow one run each,
 there is one kink, with an error bar. Anything else is asked again in between. The same scan serves exact,
 float32 and noisy answers. Activations that follow relu only outside a window around the kink (GELU and its like, far
-out) are served by the inquiry's window: answers that near a kink follow neither run and are not asked for.
+out) are served by the inquiry's window: answers that near a kink follow neither run and are not asked for. A line of
+many points few of which lie on straight runs is given up: answers that bend all along, or are rougher than was thought.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ DEVIATIONS = 6.0
 
 CLEARLY = 4.0
 """A bend must exceed what counts as straight by this factor to be looked at more closely."""
+MANY, STRAIGHT = 1000, 0.25
+"""Points from which on a line is given up, and the least share of them on straight runs."""
 BESIDE = 0.01
 """How closely beside a meeting point its runs are asked to hold, relative to the shorter of them."""
 
@@ -112,6 +115,12 @@ class _Line:
     bars: np.ndarray
     found: list = field(default_factory=list)
     gaps: list = field(default_factory=list)
+    share: float = 0.0
+    """Share of the points on straight runs."""
+
+    @property
+    def endless(self) -> bool:
+        return len(self.t) >= MANY and self.share < STRAIGHT
 
     def add(self, t, values, bars) -> None:
         t, values, bars = (
@@ -144,6 +153,8 @@ def scan_lines(
             part = slice(borders[i], borders[i + 1])
             states[i].add(wanted[part], values[part], bars[part])
             questions = _resolve(states[i], float(lines.scale[i]), inquiry.window)
+            if states[i].endless:
+                continue
             more_numbers += [i] * len(questions)
             more += questions
         numbers, wanted = np.array(more_numbers, dtype=int), np.array(more)
@@ -155,6 +166,7 @@ def _resolve(line: _Line, scale: float, window: float) -> list[float]:
     t, values, bars = line.t, line.values, line.bars
     runs = straight_runs(t, values, bars)
     found, gaps, questions = [], [], []
+    line.share = sum(run.last - run.first + 1 for run in runs) / len(t)
     if not runs:
         line.found, line.gaps = [], [(t[0], t[-1])]
         return _between(t, values, bars, 0, len(t) - 1, scale, window)
@@ -249,4 +261,5 @@ def _gather(line: _Line, num_outputs: int) -> Kinks:
         jump_errors=np.array(jump_errors),
         reaches=np.array(reaches).reshape(len(places), 2),
         gaps=np.array(line.gaps).reshape(-1, 2),
+        endless=line.endless,
     )

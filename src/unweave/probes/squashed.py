@@ -94,6 +94,13 @@ def may_be_squashed(meter: Meter, precision: Precision) -> bool:
     return _sums_to_one(raw, precision) is not None or bool(_fitting(raw, precision, fast=False))
 
 
+def look_around(meter: Meter, precision: Precision) -> None:
+    """Ask float32 answers all over the domain, so that small ones are among those whose error is measured."""
+    if precision.kind == "float32":
+        with meter.stage("outputs"):
+            meter.ask(_looks(meter))
+
+
 def shows_only_largest(raw: np.ndarray) -> int:
     """How many of the outputs are answered where the others are always zero, never the same ones; 0: all."""
     num_rows, k = raw.shape

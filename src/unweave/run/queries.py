@@ -44,6 +44,7 @@ from unweave.probes.piecewise_linear import is_piecewise_linear
 from unweave.probes.squashed import (
     MARGINS,
     choose_domain,
+    look_around,
     may_be_squashed,
     precision_behind,
     recognise,
@@ -134,6 +135,7 @@ class Asking:
         if not reason and not self._two_valued():
             self._raw, self._whole = self.precision, meter.domain
             if may_be_squashed(meter, self.precision):
+                look_around(meter, self.precision)
                 floor = measure_floor(meter, self.precision, self._rng("floor"))
                 self._raw = replace(self.precision, floor=floor)
             self._views = recognise(meter, self._raw, self._growth, self._rng)

@@ -321,7 +321,10 @@ class _Run:
         # three layers and more are found soon, or not soon, and so is a steep second layer
         small, crowded = len(layer.rows) <= SMALL, self._crowded(layer)
         rounds = [(0.0 if crowded else GLANCE, 1, 1.0), (PEELING, None, 0.5), (np.inf, 0, 0.0)]
-        for seconds, num_students, share in rounds if small else [(PEELING, None, MIDDLE_SHARE), rounds[-1]]:
+        if not small:
+            wider = len(layer.rows) > self.meter.input_size
+            rounds = [(0.0 if wider else PEELING, None, MIDDLE_SHARE), rounds[-1]]
+        for seconds, num_students, share in rounds:
             if seconds and not (first and two):
                 top = peeling.go_on(min(clock.now() + seconds, self.deadline))
                 tried += top.attempts

@@ -5,7 +5,11 @@ arguments of the second layer are so large that its units are nearly steps, and 
 end. Rows of the first layer are known from afar, in length to a per cent, and biases to a tenth or so. Points are drawn
 where the arguments of its units have a standard deviation of a few: most units are near a limit, every one is between
 them somewhere. A student that begins with that first layer and has about twice as many units as the truth on top falls
-to where surplus units show within some fifty exact steps (``solve.collapsed``). What the others can stand in for
+to where surplus units show within some fifty exact steps (``solve.collapsed``). Large students without an accelerator
+take inexact steps (``solve.inexact``), which fall as fast for a tenth of the cost: first of the layer above alone, in
+the features that the known first layer gives, from rows that are random in these features (not in whitened ones, where
+nearly all of a row would lie in directions in which the features hardly move); where what the first layer is off by
+shows, of all layers together. What the others can stand in for
 is taken out, judged by the values of the units alone (``wide``), and least squares over all parameters give the
 last digits. The width above is unknown: it is mostly that of the first layer, else students are widened.
 """
@@ -13,6 +17,7 @@ last digits. The width above is unknown: it is mostly that of the first layer, e
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -23,10 +28,11 @@ from unweave.methods.far_field.first_layer import FirstLayer, place_units
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
 from unweave.methods.far_field.wide import Task
-from unweave.solve.descend import End, Minimum, Settings
-from unweave.solve.devices import fits_memory
-from unweave.solve.fit import fit_collapsed, spread_of
+from unweave.solve.descend import End, Minimum, Settings, descend
+from unweave.solve.devices import fits_memory, use_accelerator
+from unweave.solve.fit import LEAST_INEXACT, fit_collapsed, spread_of
 from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.standard import Standard
@@ -34,8 +40,10 @@ from unweave.students.starts import draw_start
 
 DISTANCE = 2.7
 """Standard deviation of the arguments of a typical unit."""
-RATIO = 2.8
-"""Answers a parameter of a student."""
+RATIO, RATIO_INEXACT = 2.8, 4.0
+"""Answers a parameter of a student, and of one that takes inexact steps."""
+LARGE = 4000
+"""Parameters from which steps are inexact, unless there is an accelerator."""
 WIDER, GROWTH, WIDEST = 2.1, 1.6, 6.0
 """Units of the first student relative to the first layer, of the next relative to it, and of the widest relative to
 the first layer."""
@@ -47,6 +55,10 @@ CLOSE = (3e-4, 1e-5)
 little effect have gone with them."""
 STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
+SLOWER, SLOWER_STEPS = 0.3, 10
+"""With the first layer held a student goes on until it gains less than this over so many steps."""
+NORM, NORM_SPREAD, BIAS = 1.2, 0.5, 0.3
+"""Rows of such a student at the start."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -74,7 +86,10 @@ class Middle:
         attempts, reason = [], ""
         for width in islice(self._widths, num_students):
             layout = Layout.uniform((meter.input_size, len(rows), width, meter.output_size), sight.activation)
-            wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
+            exact = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
+            many = exact * meter.output_size
+            inexact = layout.num_parameters >= LARGE and not use_accelerator(many, layout.num_parameters)
+            wanted = int(np.ceil(RATIO_INEXACT / RATIO * exact)) if inexact else exact
             missing = max(wanted - len(self._x), 0)
             too_dear = missing > meter.ledger.left - CERTIFICATE_SHARE
             if too_dear or not fits_memory(wanted, layout.num_parameters):
@@ -85,7 +100,8 @@ class Middle:
             with meter.stage("points at a middle distance"):
                 self._x, self._y = np.concatenate([self._x, more]), np.concatenate([self._y, meter.ask(more)])
             x, y = self._x[:wanted], self._y[:wanted]
-            network, rms, end = _fit(sight, layout, x, y, self._known, deadline)
+            fit = _fit_inexactly if inexact else _fit
+            network, rms, end = fit(sight, layout, x, y, self._known, deadline)
             self._best = min(self._best, rms)
             attempts.append((sight.activation.name, layout.hidden, wanted, rms, end))
             if network is not None:
@@ -132,6 +148,55 @@ def _fit(
             return *found, str(End.TARGET)
         start = fit.parameters
     assert fit is not None
+    return None, float(fit.rms), str(fit.end)
+
+
+def _fit_inexactly(
+    sight: Sight,
+    layout: Layout,
+    x: np.ndarray,
+    y: np.ndarray,
+    known: tuple[np.ndarray, np.ndarray],
+    deadline: float,
+) -> tuple[Network | None, float, str]:
+    """The same by inexact steps: the layer above in known features, then all layers."""
+    width, name = layout.hidden[1], sight.activation.name
+    features = sight.activation(x @ known[0].T + known[1])
+    floor = (sight.noise if sight.coarse else 0.0) / float(np.min(Standard.of(x, y).spread))
+    standard = Standard.of(features, y, common=floor > 0)
+    u, v = standard.inputs(features), standard.outputs(y)
+    bend = bend_of(u, v)
+    sizes = NORM * np.exp(sight.rng.uniform(-NORM_SPREAD, NORM_SPREAD, (width, 1)))
+    rows = sight.rng.standard_normal((width, features.shape[1]))
+    rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
+    above = Layout.uniform((u.shape[1], width, v.shape[1]), sight.activation)
+    start = draw_start(above, u, v, sight.rng, [standard.rows(rows, BIAS * sight.rng.standard_normal(width))])
+    goal = max(CLOSE[0] * bend, 1.5 * floor)
+    settings = Settings(
+        target=goal,
+        max_steps=STEPS,
+        least_damping=LEAST_INEXACT,
+        stall_above=0.0,
+        stall_gain=SLOWER,
+        stall_steps=SLOWER_STEPS,
+        deadline=deadline,
+    )
+    fit = descend(InexactProblem(above, u, v), start, spread_of(v), settings)
+    top = standard.undo(above.network(fit.parameters))
+    network = Network([known[0], *top.weights], [known[1], *top.biases], [name, *top.activations])
+    standard = Standard.of(x, y, common=floor > 0)
+    u, v = standard.inputs(x), standard.outputs(y)
+    settings = replace(settings, stall_gain=0.1, stall_steps=PATIENCE, damping=1e-3)
+    for share in CLOSE:
+        goal = max(share * bend, 1.5 * floor)
+        problem, start = InexactProblem(layout, u, v), standard.apply(network).flat()
+        fit = descend(problem, start, spread_of(v), replace(settings, target=goal))
+        network = standard.undo(layout.network(fit.parameters))
+        if fit.rms > 3 * goal:
+            break
+        found = _narrowed(sight, network, x, y, fit.rms, deadline)
+        if found is not None:
+            return *found, str(End.TARGET)
     return None, float(fit.rms), str(fit.end)
 
 

@@ -90,7 +90,7 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
         inquiry = open_inquiry(view, problem.precision, rng, window=scales.window)
     two = layers.try_two(inquiry, problem, rng)
     if two.finding is not None:
-        return _through_the_origin(two.finding)
+        return _through_the_origin(_leave_entries(two.finding))
     misfits = {} if attempt else misfits_of_windows(meter, inquiry, problem, scales.profile, rng)
     if misfits:
         alternatives = {name: 10.0**value for name, value in misfits.items()}
@@ -98,7 +98,7 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     if not two.deeper:
         finding = layers.recover(view, problem)
         if finding.network is not None and not finding.network.is_open:
-            return _through_the_origin(finding)
+            return _through_the_origin(_leave_entries(finding))
     if np.isfinite(meter.domain.reach(meter.input_size)) and attempt < NUM_ATTEMPTS - 1:
         return Finding(None, reason="two layers do not explain what the domain shows")
     return _through_the_origin(_find_deep(meter, problem, attempt))
@@ -139,9 +139,14 @@ def _find_deep(meter: Meter, problem: Problem, attempt: int) -> Finding:
         return finding
     x = inquiry.meter.transcript()[0]
     entries, steady = _unseen_entries(finding.network, x), _count_steady(finding.network, x)
-    kept = tuple(text for text in finding.undetermined if "never shows" not in text)
     details = {**finding.details, "open_entries": entries, "always_on": steady}
-    return replace(finding, undetermined=kept, details=details)
+    return _leave_entries(replace(finding, details=details))
+
+
+def _leave_entries(finding: Finding) -> Finding:
+    """Without the remarks on single weights that do not show far out: nearer they do."""
+    kept = tuple(t for t in finding.undetermined if "never shows" not in t and ": weight of" not in t)
+    return replace(finding, undetermined=kept)
 
 
 def _unseen_entries(skeleton: Network, x: np.ndarray) -> tuple[tuple[int, int, int], ...]:

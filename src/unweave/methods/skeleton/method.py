@@ -28,7 +28,7 @@ from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
-from unweave.methods.skeleton.steady import orient_with_rest, split_rest
+from unweave.methods.skeleton.steady import add_steady, orient_with_rest, split_rest
 from unweave.probes.growth import Growth
 from unweave.solve.design import telling_points
 from unweave.solve.gauss_newton import polish_weighted
@@ -40,6 +40,8 @@ SETTLED = 30.0
 """A misfit below so many accuracies of the answers leaves nothing to sharpen ..."""
 EXPLAINED, EXPLAINED_SINGLE = 1e8, 4.0
 """... and above so many a unit is missing; in single precision the accuracy itself is what a unit hides behind."""
+NEARLY_EXPLAINED = 1e11
+"""Up to here the rows of a large network may be all that is amiss."""
 FEW_STEPS, MANY_STEPS = 8, 40
 """Gauss-Newton steps on lengths and biases alone, and with weights of which nothing is known."""
 MOST_RIVALS = 6
@@ -174,9 +176,10 @@ class Skeleton:
                 continue
             if rest is not None:
                 lengths = [np.linalg.norm(n.weights[-3], axis=1) for n in (network, skeleton)]
-                oriented = orient_with_rest(
-                    meter, network, rest * lengths[1] / lengths[0], problem.precision, rng
-                )
+                left = rest * lengths[1] / lengths[0]
+                oriented = add_steady(meter, network, left, problem.precision, rng)
+                if oriented is None:
+                    oriented = orient_with_rest(meter, network, left, problem.precision, rng)
                 network, steady = (network, 0) if oriented is None else (oriented, 1)
             # a steady unit is known roughly: every parameter is fitted again, as in a later attempt
             network, reached = self._settle(meter, problem, network, max(attempt, steady), rng, entries)
@@ -218,7 +221,9 @@ class Skeleton:
                 if reached < level:
                     network, level = fitted, reached
             rough = level > explained
-            if rough and number < NUM_QUIET and not single:
+            # of a large network rows that were fitted to few answers far out are somewhat off without missing units
+            nearly = network.num_parameters > SMALL and level <= NEARLY_EXPLAINED
+            if rough and not nearly and number < NUM_QUIET and not single:
                 # what windows tell is exact: the rest may show the one unit that has none
                 grown = add_quiet_units(meter, told, rng, sure=True)
                 if grown is not None:
@@ -228,7 +233,7 @@ class Skeleton:
             if (
                 level > enough
                 and network.num_parameters <= MOST_PARAMETERS
-                and (attempt or single or entries or not rough)
+                and (attempt or single or entries or nearly or not rough)
             ):
                 network = self._polish(meter, network, x, y, problem, rng, rough)
                 level = misfit_level(network, x, y, accuracy)

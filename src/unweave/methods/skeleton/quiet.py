@@ -50,6 +50,13 @@ def add_quiet_units(
     return None if sure or single is None or rest.share(single) > SOME else _joined(network, single)
 
 
+def last_features(network: Network, x: np.ndarray) -> np.ndarray:
+    """What the last hidden layer reads."""
+    for w, b, name in list(zip(network.weights, network.biases, network.activations, strict=True))[:-2]:
+        x = act.get(name)(x @ w.T + b)
+    return x
+
+
 @dataclass(frozen=True)
 class _Rest:
     """What a network leaves unexplained at points near the origin, and the features of its last hidden layer there."""
@@ -68,11 +75,7 @@ class _Rest:
         return cls(network, x, values)
 
     def features(self, x: np.ndarray) -> np.ndarray:
-        """What the last hidden layer reads."""
-        layers = zip(self.network.weights, self.network.biases, self.network.activations, strict=True)
-        for w, b, name in list(layers)[:-2]:
-            x = act.get(name)(x @ w.T + b)
-        return x
+        return last_features(self.network, x)
 
     def share(self, units: _Units) -> float:
         """Of the rest's square, what units leave."""

@@ -1,9 +1,12 @@
-"""Units of the last hidden layer that are always on far out: all sides of the layer, from near the origin.
+"""Units of the last hidden layer that are always on far out: themselves, and all sides of the layer.
 
 Far out such a unit is a linear function of the outputs h of the layer below, ``c z``, and hides which side the other
 units are active on: the skeleton fits with any sides and a linear rest ``R h``. For ``phi(z) = z + phi(-z)`` (gelu,
 silu, softplus) the answers then differ from the skeleton's network by ``c phi(-z)`` alone, a unit that is quiet far out
 and shows near the origin. With its row known, one choice of sides makes the linear terms cancel.
+
+With several outputs the skeleton's sides leave a rest that is of one unit: its row, but for the length, and its output
+weights are read off it, and length and bias follow near the origin.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.methods.skeleton.quiet import add_quiet_units
+from unweave.methods.skeleton.quiet import add_quiet_units, last_features
 from unweave.methods.skeleton.settle import settle, window_points
 
 FAR_ENOUGH = (1e4, 1e6)
@@ -23,6 +26,11 @@ SLACK = 0.3
 """How far from 1 or -1 the weight of a side may be."""
 MOST_QUIET = 2
 """Units that show near the origin alone: the steady one, and one that is never on far out."""
+LENGTHS = (1.0, 0.4, 2.5)
+"""Lengths of a steady unit's row to begin with, in those of the other rows of its layer."""
+NUM_NEAR, NEAR = 60, (0.3, 30.0)
+"""Points near the origin, and their distances from it, that show a steady unit's length and bias."""
+MANY_STEPS = 40
 ACCURACY = 1e-5
 """Relative size of a second steady unit's share from which on there is more than one."""
 
@@ -37,6 +45,36 @@ def split_rest(skeleton: Network, count: int) -> tuple[Network, np.ndarray]:
         np.any(np.all(np.isclose(rows[:, None], -rows[None]), axis=2), axis=1)[:, None], rows.clip(0), rows
     )
     return Network(weights, biases, skeleton.activations), out @ carried
+
+
+def add_steady(
+    meter: Meter, network: Network, rest: np.ndarray, precision: Precision, rng: np.random.Generator
+) -> Network | None:
+    """The network with the unit that ``rest`` is the far part of; None where it is not one unit's alone."""
+    left, sizes, right = np.linalg.svd(rest, full_matrices=False)
+    if len(rest) == 1 or np.any(
+        sizes[1:] > ACCURACY * sizes[0]
+    ):  # of one output any rest looks like one unit's
+        return None
+    with meter.stage("settle"):
+        near = rng.standard_normal((NUM_NEAR, meter.input_size)) / np.sqrt(meter.input_size)
+        near *= np.exp(rng.uniform(*np.log(NEAR), size=(NUM_NEAR, 1)))
+        x = np.concatenate([window_points(network, 2, FAR_ENOUGH, rng), near])
+        y = meter.ask(x)
+    # far out the unit is on nearly everywhere
+    row = right[0] * np.sign(np.sum(np.sign(last_features(network, x) @ right[0])[:-NUM_NEAR]))
+    output = left[:, 0] * sizes[0] * (row @ right[0])
+    usual, best = float(np.median(np.linalg.norm(network.weights[-2], axis=1))), None
+    for factor in LENGTHS:
+        length = factor * usual
+        weights = [*network.weights[:-2], np.vstack([network.weights[-2], length * row])]
+        weights.append(np.column_stack([network.weights[-1], output / length]))
+        biases = [*network.biases[:-2], np.append(network.biases[-2], 0.0), network.biases[-1]]
+        whole = Network(weights, biases, network.activations)
+        settled = settle(whole, x, y, precision.noise, precision.unit, max_steps=MANY_STEPS)
+        best = settled if best is None or settled.level < best.level else best
+    assert best is not None
+    return best.network
 
 
 def orient_with_rest(

@@ -2,7 +2,9 @@
 
 Across the border the gradient jumps by ``e`` where the unit is off and by ``e + c b`` where it is on, whatever else is
 added up there; across its zero set it jumps by c times its own gradient. So b is a difference of two second
-differences, in units of a third. Five questions more see whether the zero set goes on beyond the border as it must.
+differences, in units of a third. Before the border four answers on a line across the zero set tell c and where it is;
+with two on the border, on either side of it, they tell c again, which sees whether it is the unit's. Two more beyond
+tell b, and a last one lies where the zero set goes on beyond the border if b is right: nine questions.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ from unweave.probes.inquiry import SAFETY, Inquiry
 
 ROUGH = 0.02
 """A share whose error is larger than this part of the facet is not read."""
+FLAT = 1e-4
+"""A zero set that is steeper than this against the border is not told from it."""
+OFF = 1e-6
+"""How far zero sets and borders may be from where they are thought to be, relative to the room."""
 
 
 def measure_crossings(
@@ -51,112 +57,120 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
 
     And whether a zero set that goes on there would show: not where the answers are constant.
     """
-    normal, facet, domain = m.normal, m.facet, inquiry.meter.domain
-    along = np.einsum("nd,nd->n", facet, normal)
-    flat = facet - along[:, None] * normal
+    n, size = len(m), np.maximum(np.linalg.norm(m.facet, axis=1), 1e-300)
+    along = m.side * np.einsum("nd,nd->n", m.facet, m.normal)  # how fast the trace grows on the known side
+    flat = m.facet - (m.side * along)[:, None] * m.normal
     steep = np.maximum(np.linalg.norm(flat, axis=1), 1e-300)
     v = flat / steep[:, None]
     apart = 0.4 * room
     step = thin * np.minimum(0.3 * room, 0.4 * apart * steep / np.maximum(np.abs(along), 1e-300))
+    before = (m.side * step)[:, None] * m.normal
     on, off = m.x + apart[:, None] * v, m.x - apart[:, None] * v
-    lift = step[:, None] * normal
-    points = np.concatenate([on, on + lift, on - lift, off, off + lift, off - lift])
-    size = np.linalg.norm(facet, axis=1)
-    inside = np.all(domain.contains(points).reshape(6, -1), axis=0)
-    near_ok, jump_near, near_error, _, _, shows = _bend(
-        inquiry, m.x, m.side[:, None] * normal, facet, room, inside
-    )
-    scale = np.linalg.norm(jump_near, axis=1)
-    clear = near_ok & (near_error < ROUGH * scale) & inside
-    n = len(m)
+    near = -step * along / steep  # where the zero set is before the border
+    gap = 0.3 * (apart - np.abs(near))
+    beside = (m.x + before + (near + side * gap)[:, None] * v for side in (1.0, -1.0))
+    first = np.stack([on, off, on + before, off + before, *beside])
+    second = np.stack([on - before, off - before])
+    inside = np.all(_contains(inquiry, first), axis=0) & np.all(_contains(inquiry, second), axis=0)
+    good, thinner, shows = np.zeros(n, dtype=bool), np.ones(n), np.zeros(n, dtype=bool)
     share, error = np.zeros(n), np.full(n, np.inf)
-    thinner = np.ones(n)
-    go = np.flatnonzero(clear)
-    good = np.zeros(n, dtype=bool)
+    go = np.flatnonzero(inside & (steep > FLAT * size))
     if not len(go):
         return good, share, error, thinner, shows
-    answers, bars = inquiry.ask(points.reshape(6, n, -1)[:, go].reshape(6 * len(go), -1))
-    f, bar = answers.reshape(6, len(go), -1), bars.reshape(6, len(go)).max(axis=0)
-    jump = (f[1] + f[2] - 2 * f[0] - (f[4] + f[5] - 2 * f[3])) / step[go, None]
+    f, bar = _ask(inquiry, first[:, go])
+    turn, turn_error, moved, meets = _turn(f[2:], apart[go] - near[go], apart[go] + near[go], gap[go], bar)
+    c, c_error = turn / steep[go, None], turn_error / steep[go]
+    slant = (f[2] - f[0] - f[3] + f[1]) / step[go, None]
+    miss = np.linalg.norm(slant - c * along[go, None], axis=1)
+    length = np.linalg.norm(c, axis=1)
+    allowed = SAFETY * (4 * bar / step[go] + c_error * np.abs(along[go])) + OFF * length * size[go]
+    clear = meets & (miss <= allowed) & (c_error * size[go] < ROUGH * length * steep[go])
+    shows[go] = np.max(np.ptp(f, axis=0), axis=1) > 30 * bar
+    go, f, c, c_error, length, bar = (
+        go[clear],
+        f[:, clear],
+        c[clear],
+        c_error[clear],
+        length[clear],
+        bar[clear],
+    )
+    moved = moved[clear]
+    if not len(go):
+        return good, share, error, thinner, shows
+    beyond, more = _ask(inquiry, second[:, go])
+    bar = np.maximum(bar, more)
+    jump = (f[2] + beyond[0] - 2 * f[0] - (f[3] + beyond[1] - 2 * f[1])) / step[go, None]
     jump_error = 6 * bar / step[go]
-    c = jump_near[go]
-    total = np.einsum("nk,nk->n", c, c)
-    b = np.einsum("nk,nk->n", jump, c) / total
+    b = np.einsum("nk,nk->n", jump, c) / length**2
     rest = np.linalg.norm(jump - b[:, None] * c, axis=1)
-    b_error = jump_error / np.sqrt(total) + np.abs(b) * near_error[go] / np.sqrt(total)
-    fine = (rest <= SAFETY * (jump_error + np.abs(b) * near_error[go])) & (b_error <= ROUGH * size[go])
-    deep = np.abs(b) * step[go] < 0.5 * apart[go] * steep[go]
-    thinner[go] = np.where(
-        deep, 1.0, np.clip(0.3 * apart[go] * steep[go] / np.maximum(np.abs(b) * step[go], 1e-300), 0.01, 0.5)
-    )
+    b_error = (jump_error + np.abs(b) * c_error) / length
+    fine = (rest <= SAFETY * (jump_error + np.abs(b) * c_error)) & (b_error <= ROUGH * size[go])
+    lean, room_across = np.abs(b) * step[go], apart[go] * steep[go]
+    deep = lean < 0.5 * room_across
+    thinner[go] = np.where(deep, 1.0, np.clip(0.3 * room_across / np.maximum(lean, 1e-300), 0.01, 0.5))
     fine &= deep
-    go, b, b_error, c = go[fine], b[fine], b_error[fine], c[fine]
+    go, b, b_error, c, length, beyond = (
+        go[fine],
+        b[fine],
+        b_error[fine],
+        c[fine],
+        length[fine],
+        beyond[:, fine],
+    )
+    c_error, moved = c_error[fine], moved[fine]
     if not len(go):
         return good, share, error, thinner, shows
-    # beyond: the bent facet must bend the answers by the same coefficient
-    out = -m.side[go, None] * normal[go]
-    far = facet[go] + b[:, None] * out
-    far_ok, jump_far, far_error, shift, shift_error, shows[go] = _bend(
-        inquiry, m.x[go], out, far, room[go], np.ones(len(go), dtype=bool)
-    )
-    length = np.linalg.norm(far, axis=1)
-    miss = np.linalg.norm(jump_far - c, axis=1)
-    near = (
-        np.abs(shift)
-        <= SAFETY * (shift_error + (room[go] * b_error) / np.maximum(length, 1e-300)) + 1e-6 * room[go]
-    )
-    # the border lies where it is thought to be to about what the facet beyond is off: the steps across it are as wrong
+    # beyond: the bent zero set is where b says, and bends the answers by the same coefficient
+    far = (along[go] - b) * step[go] / steep[go] + moved
+    last = (m.x - before)[go] + far[:, None] * v[go]
+    held = _contains(inquiry, last[None])[0]
+    go, b, b_error, c, length, far = go[held], b[held], b_error[held], c[held], length[held], far[held]
+    beyond, last, c_error = beyond[:, held], last[held], c_error[held]
+    if not len(go):
+        return good, share, error, thinner, shows
+    there, bar = _ask(inquiry, last[None])
+    right, left = apart[go] - far, apart[go] + far
+    turn = ((beyond[0] - there[0]) / right[:, None] - (there[0] - beyond[1]) / left[:, None]) / steep[
+        go, None
+    ]
+    turn_error = 2 * bar * (1 / right + 1 / left) / steep[go]
+    shows[go] = np.max(np.ptp(np.concatenate([beyond, there]), axis=0), axis=1) > 30 * bar
+    part = np.einsum("nk,nk->n", turn, c) / length**2 - 1
+    sideways = np.linalg.norm(turn - (1 + part)[:, None] * c, axis=1)
+    both = turn_error + c_error
+    wide = apart[go] + np.abs(far)
+    shift = np.abs(part) * wide
+    same = sideways <= SAFETY * both + 1e-9 * length
+    same &= shift <= SAFETY * (both / length * wide + step[go] * b_error / steep[go]) + OFF * room[go]
+    # the border lies where it is thought to be to about what the zero set beyond is off: steps across it are as wrong
     b_error = b_error + 2 * np.abs(b * shift) / step[go]
-    same = miss <= SAFETY * (far_error + near_error[go]) + np.linalg.norm(c, axis=1) * (
-        1e-9 + SAFETY * b_error / np.maximum(length, 1e-300)
-    )
-    ok = far_ok & same & near
-    good[go] = ok
+    good[go] = same
     share[go], error[go] = b / m.rate[go], b_error / m.rate[go]
     return good, share, error, thinner, shows
 
 
-def _bend(inquiry: Inquiry, x, out, facet, room, use):
-    """Jumps of the gradient across a facet, a length of ``facet``, some way from ``x`` towards ``out``.
+def _contains(inquiry: Inquiry, points: np.ndarray) -> np.ndarray:
+    """Which of the points (s, n, d) are in the domain."""
+    return inquiry.meter.domain.contains(points.reshape(-1, points.shape[2])).reshape(points.shape[:2])
 
-    Whether two straight lines meet there, the jump (n, k), its error, how far off the facet they meet, that error, and
-    whether the answers change there at all.
+
+def _ask(inquiry: Inquiry, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Answers (s, n, k) at points (s, n, d), and the largest error bar of each place."""
+    answers, bars = inquiry.ask(points.reshape(-1, points.shape[2]))
+    return answers.reshape(*points.shape[:2], -1), bars.reshape(points.shape[:2]).max(axis=0)
+
+
+def _turn(f: np.ndarray, right, left, gap, bar) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Across a zero set: by how much slopes differ, the error, how far off it two straight lines meet, whether they do.
+
+    ``f``: answers at distances ``right`` and ``-left``, and ``gap`` to both sides of where it should be.
     """
-    n, k = len(x), inquiry.output_size
-    length = np.maximum(np.linalg.norm(facet, axis=1), 1e-300)
-    across = facet / length[:, None]
-    slide = out - np.einsum("nd,nd->n", out, across)[:, None] * across
-    slant = np.linalg.norm(slide, axis=1)
-    slide = slide / np.maximum(slant, 1e-300)[:, None]
-    reach, tilt = 0.5 * room, np.abs(np.einsum("nd,nd->n", across, out))
-    y = x + reach[:, None] * slide
-    width = np.minimum(0.25 * room, 0.5 * reach * slant / np.maximum(tilt, 1e-300))
-    ticks = np.array([-1.0, -0.3, 0.3, 1.0])
-    points = y + (ticks[:, None] * width)[:, :, None] * across
-    inside = np.all(inquiry.meter.domain.contains(points.reshape(-1, x.shape[1])).reshape(4, n), axis=0)
-    go = np.flatnonzero(use & inside & (slant > 1e-4))
-    good, jump = np.zeros(n, dtype=bool), np.zeros((n, k))
-    error, shift, shift_error = np.full(n, np.inf), np.zeros(n), np.full(n, np.inf)
-    changes = np.zeros(n, dtype=bool)
-    if not len(go):
-        return good, jump, error, shift, shift_error, changes
-    answers, bars = inquiry.ask(points[:, go].reshape(-1, x.shape[1]))
-    f, bar = answers.reshape(4, len(go), k), bars.reshape(4, len(go)).max(axis=0)
-    left, right = (f[1] - f[0]) / 0.7, (f[3] - f[2]) / 0.7
-    turn = right - left
-    size = np.einsum("nk,nk->n", turn, turn)
-    gap = (f[1] + 0.3 * left) - (f[2] - 0.3 * right)
-    where = np.clip(np.einsum("nk,nk->n", gap, turn) / np.maximum(size, 1e-300), -0.3, 0.3)
-    shows = np.sqrt(size) > 30 * bar
-    corner, _ = inquiry.ask(points[1][go] + ((where + 0.3) * width[go])[:, None] * across[go])
-    off = np.maximum(
-        np.max(np.abs(f[1] + (where + 0.3)[:, None] * left - corner), axis=1),
-        np.max(np.abs(f[2] + (where - 0.3)[:, None] * right - corner), axis=1),
-    )
-    good[go] = shows & (off <= SAFETY * 2 * bar) & (np.abs(where) < 0.28)
-    jump[go] = turn / (width * length)[go, None]
-    error[go] = 6 * bar / (width * length)[go]
-    shift[go] = where * width[go]
-    shift_error[go] = 4 * bar / np.maximum(np.sqrt(size), 1e-300) * width[go]
-    changes[go] = np.max(np.ptp(f, axis=0), axis=1) > 30 * bar
-    return good, jump, error, shift, shift_error, changes
+    to_right, to_left = (right - gap)[:, None], (left - gap)[:, None]
+    up, down = (f[0] - f[2]) / to_right, (f[3] - f[1]) / to_left
+    turn, error = up - down, 2 * bar * (1 / (right - gap) + 1 / (left - gap))
+    apart = f[3] - f[2] + gap[:, None] * (up + down)
+    size = np.maximum(np.einsum("nk,nk->n", turn, turn), 1e-300)
+    moved = np.einsum("nk,nk->n", apart, turn) / size
+    rest = np.linalg.norm(apart - moved[:, None] * turn, axis=1)
+    meets = (rest <= SAFETY * (2 * bar + gap * error)) & (np.abs(moved) < 0.9 * gap)
+    return turn, error, moved, meets

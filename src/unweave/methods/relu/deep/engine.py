@@ -28,7 +28,7 @@ from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_place
+from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_last, put_in_place
 from unweave.methods.relu.deep.residual import add_missing_units
 from unweave.methods.relu.deep.sharpen import sharpen_layers
 from unweave.methods.relu.deep.steady import settle_steady
@@ -122,8 +122,8 @@ def recover(
             say(
                 f"  output layer on {known.depth}: median miss {top.median_miss:.1e}, wrong {top.share_wrong:.4f}"
             )
+            fine, top = sharpen_layers(pool, known, top)
             if top.is_output:
-                fine, top = sharpen_layers(pool, known, top)
                 for number in range(known.depth):
                     met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
                 fine, top = _ask_below(pool, fine, top, opened, say)
@@ -144,17 +144,15 @@ def recover(
             rare = None
             while num_repairs < MAX_REPAIRS:
                 rare = find_rare_unit(pool, known, top, borders)
-                if rare is None or rare[0] >= known.depth - 1:
+                if rare is None:
                     break
                 say(f"*** layer {rare[0] + 1} lacks a unit")
-                better = put_in_place(pool, known, top, *rare, say)
-                if better is None:
+                placed = _place(pool, known, top, *rare, opened, say)
+                if placed is None:
                     break
                 num_repairs += 1
-                known, top, more = better
-                say(f"  put in its place: open {sum(map(len, more.values()))}, wrong {top.share_wrong:.5f}")
-                for layer, entries in more.items():
-                    opened[layer] = (*opened.get(layer, ()), *entries)
+                known, top = placed
+                say(f"  put in its place: wrong {top.share_wrong:.5f}")
                 known = replace(known, open_entries=tuple(opened.get(l + 1, ()) for l in range(known.depth)))
                 known, top, opened[known.depth] = _finish(
                     pool, known, top, suspects, opened[known.depth], say
@@ -180,7 +178,7 @@ def recover(
                     if keep is not None:
                         keep.append(best)
             if (
-                top.wrong.any()
+                top.share_wrong > 0  # a layer more shows in fair answers
                 and _key(bare) not in above
                 and bare.depth < max_layers
                 and share_open(pool, known) > OPEN
@@ -263,6 +261,33 @@ def _ask_below(
         return known, top
     opened.update(left)
     return replace(other, open_entries=tuple(opened.get(l + 1, ()) for l in range(other.depth))), fit
+
+
+def _place(
+    pool: Pool,
+    known: Known,
+    top: Top,
+    below: int,
+    unit: Candidate,
+    opened: Opened,
+    say: Callable[[str], None],
+) -> tuple[Known, Top] | None:
+    """The network with a unit more on top of so many layers, where that explains answers.
+
+    ``opened`` learns what is open.
+    """
+    if below == known.depth - 1:
+        wider = put_in_last(pool, known, top, unit, opened.get(known.depth, ()))
+        if wider is not None:
+            opened[known.depth] = wider[2]
+        return None if wider is None else wider[:2]
+    better = put_in_place(pool, known, top, below, unit, say)
+    if better is None:
+        return None
+    known, top, more = better
+    for layer, entries in more.items():
+        opened[layer] = (*opened.get(layer, ()), *entries)
+    return known, top
 
 
 def layer_that_lacks(pool: Pool, view: LayerView) -> int:

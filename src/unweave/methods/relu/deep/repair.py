@@ -4,6 +4,8 @@ Contradictions lie where the unit is active. On a segment from there to an answe
 network does not explain, seen from the side that agrees, is the unit's border: its layer is the one in whose features
 several such kinks are one row. The weights with which the layer above reads it follow from how the answers bend at its
 border (``borders``); where they do not, that layer is looked for again with it, and what stood above is carried over.
+A unit of the last layer is put in its place as well, with the output that most of what is left over has there: where
+units of several layers are missing, each spoils the answers that would show the others.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from unweave.methods.relu.deep.borders import Opened, ask_borders
 from unweave.methods.relu.deep.candidates import Candidate, grow, grow_open
 from unweave.methods.relu.deep.confirm import confirm
 from unweave.methods.relu.deep.extremes import border_lines
+from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import predict
@@ -28,12 +31,19 @@ from unweave.methods.relu.deep.wide import complete_units
 
 FEWEST, ENOUGH = 3, 6
 """Borders that have to lie on the zero set of one row, and how many are looked for."""
+FEW = 10
+"""Contradictions below which none is looked for where no fair answer contradicts."""
 MAX_BATCHES = 3
 """Times that segments are drawn: where entries are wrong as well, most have no border that is not known."""
 SAME = 1e-7
 """Units whose outputs are within this of each other are the same."""
-FEWER = 0.5
-"""Share of the contradictions that may be left where a unit is put in its place."""
+FEWER = 0.9
+"""Share of the contradictions that may be left where a unit is put in its place: others may be missing as well, but a
+unit that does not belong there explains none to all its digits."""
+ALIKE = 1e-6
+"""Outputs a unit of the last layer would have at two contradictions are the same within this."""
+MOST_OUTPUTS = 300
+"""Contradictions whose outputs are compared with all others."""
 SHOWS = 0.9
 """Share of the places at which lines should meet its zero set that have to show it."""
 
@@ -45,16 +55,20 @@ def find_rare_unit(
 
     ``met``: kinks that were met as such borders before; it receives the new ones.
     """
-    if not top.wrong.any() or top.wrong.all():
+    if top.wrong.sum() < (1 if top.share_wrong else FEW) or top.wrong.all():
         return None
-    met, numbers = set() if met is None else met, np.zeros(0, dtype=int)
+    met = set() if met is None else met
     for _ in range(MAX_BATCHES):
         met.update(_borders(pool, known, top, num).tolist())
         numbers = np.intersect1d(np.array(sorted(met), dtype=int), LayerView(pool, known).open)
-        if len(numbers) >= ENOUGH:
-            break
-    if len(numbers) < FEWEST:
-        return None
+        found = _unit_behind(pool, known, numbers) if len(numbers) >= ENOUGH else None
+        if found is not None:
+            return found
+    return _unit_behind(pool, known, numbers) if FEWEST <= len(numbers) < ENOUGH else None
+
+
+def _unit_behind(pool: Pool, known: Known, numbers: np.ndarray) -> tuple[int, Candidate] | None:
+    """How many layers are below the one in whose features most of these borders are one row, and that unit."""
     pool.measure(numbers, Known(pool.input_size))
     best: tuple[int, Candidate] | None = None
     is_sure = False
@@ -66,9 +80,7 @@ def find_rare_unit(
         if goes_on is False:
             continue
         best, is_sure = (depth, replace(found, shown=True)), goes_on is True
-    if best is None:
-        return None
-    return best[0], _oriented(pool, known.first(best[0]), best[1], numbers)
+    return None if best is None else (best[0], _oriented(pool, known.first(best[0]), best[1], numbers))
 
 
 def put_in_place(
@@ -84,10 +96,9 @@ def put_in_place(
     view.load()
     if not unit.whole:
         unit = complete_units(view, [unit], {}, say)[0]
-    if not unit.whole:
-        return None
     unit = firm_units(view, [unit])[0]
-    row = unit.row / np.linalg.norm(unit.row[:-1])
+    row = np.where(unit.seen, unit.row, 0.0) / np.linalg.norm(unit.row[:-1])
+    row = close_unseen(pool, known.first(depth), row[None], unit.seen[None])[0]
     weights, biases = list(known.weights), list(known.biases)
     weights[depth] = np.vstack([weights[depth], row[:-1]])
     biases[depth] = np.append(biases[depth], row[-1])
@@ -99,10 +110,55 @@ def put_in_place(
     wider, opened = ask_borders(pool, wider, top, opened)
     if len(opened[depth + 2]) == readers:
         return None
+    opened[depth + 1] = tuple((feature, int(i)) for i in np.flatnonzero(~unit.seen))
     fit = fit_top(pool, wider, start=top.coefficients)
     if not fit.is_output or fit.wrong.sum() > FEWER * count_wrong(pool, known, top.coefficients):
         return None
     return wider, fit, opened
+
+
+def put_in_last(
+    pool: Pool, known: Known, top: Top, unit: Candidate, open_entries: tuple[tuple[int, int], ...]
+) -> tuple[Known, Top, tuple[tuple[int, int], ...]] | None:
+    """The network with a unit more in its last layer, and the entries that are open then; None as above."""
+    if any(known.leaks):
+        return None
+    below = known.first(known.depth - 1)
+    view = LayerView(pool, below)
+    view.load()
+    unit = firm_units(view, complete_units(view, [unit], {}, lambda text: None))[0]
+    own = np.where(unit.seen, unit.row, 0.0) / np.linalg.norm(unit.row[:-1])
+    rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
+    opened = (*open_entries, *((len(rows), int(i)) for i in np.flatnonzero(~unit.seen)))
+    before = count_wrong(pool, known, top.coefficients)
+    for side in (1.0,) if unit.oriented else (1.0, -1.0):
+        closed = close_unseen(pool, below, side * own[None], unit.seen[None])
+        output = _output(pool, known, top, closed[0])
+        if output is None:
+            continue
+        wider = below.extended(np.vstack([rows, closed]), known.leaks[-1], opened)
+        fit = fit_top(pool, wider, start=np.vstack([top.coefficients[:-1], output, top.coefficients[-1:]]))
+        if fit.is_output and fit.wrong.sum() <= FEWER * before:
+            return wider, fit, opened
+    return None
+
+
+def _output(pool: Pool, known: Known, top: Top, row: np.ndarray) -> np.ndarray | None:
+    """The output of a last unit that most contradictions agree on where it is on."""
+    x, y = pool.inquiry.meter.transcript()
+    x, y = x[: len(top.wrong)][top.wrong], y[: len(top.wrong)][top.wrong]
+    left = y - known.features(x) @ top.coefficients[:-1] - top.coefficients[-1]
+    h = known.first(known.depth - 1).features(x)
+    z = h @ row[:-1] + row[-1]
+    on = z > 1e-6 * (1e-3 + np.linalg.norm(h, axis=1))
+    if on.sum() < FEWEST:
+        return None
+    outputs = left[on] / z[on, None]
+    size = np.linalg.norm(outputs, axis=1)
+    apart = np.linalg.norm(outputs[:, None] - outputs[None, :MOST_OUTPUTS], axis=2)
+    same = apart < ALIKE * size[None, :MOST_OUTPUTS]
+    best = int(np.argmax(same.sum(axis=0)))
+    return np.median(outputs[same[:, best]], axis=0) if same[:, best].sum() >= FEWEST else None
 
 
 def _oriented(pool: Pool, below: Known, unit: Candidate, numbers: np.ndarray) -> Candidate:

@@ -13,8 +13,8 @@ from unweave.methods.relu.deep.top import Top, fit_top
 from unweave.probes.inquiry import Inquiry
 from unweave.solve.gauss_newton import polish_weighted
 
-NEAR = 1e-6
-"""Miss of an answer, relative to its size, from which Gauss-Newton begins."""
+NEAR, NEARLY = 1e-6, 1e-4
+"""Miss of an answer, relative to its size, from which Gauss-Newton begins; the largest median miss it is tried at."""
 WITHIN, SPREAD = 8.0, 30.0
 """Error bars, and medians of all misses, within which an answer is explained."""
 
@@ -31,9 +31,9 @@ MOST_WEIGHTS = 2500
 
 def sharpen_layers(pool: Pool, known: Known, top: Top) -> tuple[Known, Top]:
     """The layers and the output layer, sharp if they are not: what rounding in them leaves over looks like units."""
-    if top.median_miss < SHARP or sum(w.size for w in known.weights) > MOST_WEIGHTS:
+    if not SHARP <= top.median_miss < NEARLY or sum(w.size for w in known.weights) > MOST_WEIGHTS:
         return known, top
-    network = sharpen(pool.inquiry, join(known, top))
+    network = sharpen(pool.inquiry, join(known, top), max(NEAR, 3 * top.median_miss))
     fine = replace(known, weights=tuple(network.weights[:-1]), biases=tuple(network.biases[:-1]))
     fit = fit_top(pool, fine)
     return (fine, fit) if fit.median_miss < top.median_miss else (known, top)
@@ -67,13 +67,16 @@ def cover_weights(network: Network, x: np.ndarray, limit: int) -> np.ndarray:
     return np.flatnonzero(chosen)
 
 
-def sharpen(inquiry: Inquiry, network: Network, max_rounds: int = 3) -> Network:
-    """Gauss-Newton on the answers that the network explains already; a unit that is missing spoils the others."""
+def sharpen(inquiry: Inquiry, network: Network, begin: float = NEAR, max_rounds: int = 3) -> Network:
+    """Gauss-Newton on the answers that the network explains already; a unit that is missing spoils the others.
+
+    ``begin``: the miss, relative to an answer's size, that counts as explained at first.
+    """
     x, y = inquiry.meter.transcript()
     bars = inquiry.bars(x, y)
     scale = np.max(np.abs(y), axis=1) + inquiry.slope * np.linalg.norm(x, axis=1)
     miss = np.max(np.abs(network(x) - y), axis=1)
-    near = np.flatnonzero(miss <= NEAR * scale)
+    near = np.flatnonzero(miss <= begin * scale)
     limit = max(ANSWERS * network.num_parameters // y.shape[1], 2000)
     for _ in range(max_rounds):
         if len(near) < network.num_parameters + 10:

@@ -20,6 +20,7 @@ from unweave.methods.relu.lifted.joint import fit_jointly
 from unweave.methods.relu.lifted.missing import add_unit, as_traces, forget
 from unweave.methods.relu.lifted.planes import Planes
 from unweave.methods.relu.lifted.refit import DENSE, WORK, refit
+from unweave.methods.relu.lifted.repair import repair
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum, put_up
 from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.lifted.traces import Traces
@@ -97,7 +98,7 @@ class Fitted(Compared):
         if not self.is_bounded:
             return assemble(self.planes, self.follower.units(), x, y, bars, self.domain)
         if self.inquiry.coarse:
-            point = self._better_sum(self.point, self.fit_jointly())
+            point = self._repaired(self._better_sum(self.point, self.fit_jointly()))
         else:
             point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
         units = self.follower.units()
@@ -120,6 +121,10 @@ class Fitted(Compared):
         self.say(f"  before: wrong {wrong[0]:.5f}, afresh {wrong[1]:.5f}")
         return before if wrong[0] < wrong[1] else fresh
 
+    def _repaired(self, point: RidgeSum) -> RidgeSum:
+        """The sum, what it has wrong set right unit by unit where answers agree on it."""
+        return repair(point, *self._answers(), self.rng, self.deadline, self.say)
+
     def _compose(self, x, y) -> Assembly:
         """The network of the sum, of the least rank that explains the answers to these points, if one does."""
         assert self.follower is not None
@@ -137,6 +142,7 @@ class Fitted(Compared):
         """All answers together tell planes and units better than each is told alone, and then these go farther."""
         assert self.follower is not None
         follower, turn, best = self.follower, 0, None
+        sums = list[RidgeSum]()
         while True:
             follower.drop_parts()
             if self.wrong >= CORNERS:  # otherwise they may be what is missing
@@ -151,7 +157,9 @@ class Fitted(Compared):
             known = int(follower.traces.known.sum()), len(self._all_traces())
             # what is missing would pull at all that is known
             traces, point = self._find_missing(self._all_traces(alone=True), point)
+            sums.append(point)
             traces, point = self._fit_all(traces, point)
+            sums.append(point)
             count = len(follower.traces)
             self.extras = follower.others = traces.take(np.arange(count, len(traces)))
             traces = traces.take(np.arange(count))
@@ -170,10 +178,10 @@ class Fitted(Compared):
             if best is not None and wrong > WORSE * best[0]:  # what was followed since is not right
                 follower.settle(best[1])
                 self.extras = follower.others = best[2]
-                return best[3]
-            best = wrong, traces, self.extras, point
+                return self._best_sum(sums)
+            best = wrong, traces, self.extras
             if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
-                return point
+                return self._best_sum(sums)
             far = np.flatnonzero(misses > BEYOND)
             if wrong < CORNERS:
                 corners = cross_corners(traces, point, x[far], y[far] - point(x[far]), bars[far])
@@ -183,7 +191,12 @@ class Fitted(Compared):
             with self.inquiry.meter.stage("second layer"):
                 follower.follow(self.open_kinks())
             if (int(follower.traces.known.sum()), len(self._all_traces())) == known:
-                return point
+                return self._best_sum(sums)
+
+    def _best_sum(self, sums: list[RidgeSum]) -> RidgeSum:
+        """The one that explains most answers: what is wrong elsewhere spoils fits of everything."""
+        x, y, bars = self._answers()
+        return min(sums, key=lambda point: self._amiss(point, x, y, bars)[::2])
 
     def _all_traces(self, *, alone: bool = False) -> Traces:
         """The traces and the units that no line shows; ``alone``: as each for itself is told."""

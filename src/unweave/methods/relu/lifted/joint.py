@@ -86,14 +86,13 @@ def fit_jointly(
 
 def _factor(matrix: np.ndarray) -> np.ndarray:
     """The triangular factor of a matrix with ones on the diagonal, damped as little as rounding allows."""
-    for damping in (1e-11, 1e-9, 1e-7):
+    for damping in (1e-11, 1e-9, 1e-7, 1e-4, 1e-2):
         matrix[np.diag_indices(len(matrix))] += damping
         try:
             return scipy.linalg.cho_factor(matrix, check_finite=False)[0]
         except np.linalg.LinAlgError:
             continue
-    matrix[np.diag_indices(len(matrix))] += 1e-4
-    return scipy.linalg.cho_factor(matrix, check_finite=False)[0]
+    return np.diag(np.sqrt(np.maximum(np.diag(matrix), 1.0)))  # steps along the gradient
 
 
 def _normalised(point: RidgeSum) -> RidgeSum:

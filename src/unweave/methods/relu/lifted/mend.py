@@ -15,15 +15,11 @@ from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
     FEWEST,
-    LEAVING,
-    MISSING,
-    MOST_HELD,
     ROUND,
     ROWS,
     Fitted,
 )
 from unweave.methods.relu.lifted.free import fit_freely
-from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
@@ -54,16 +50,10 @@ class Mended(Fitted):
             before, after = (self._amiss(p, x, y, bars) for p in (point, fitted))
             point, before = (fitted, after) if after[2] < before[2] else (point, before)
             # a unit that is on in a hundred-thousandth of the domain: too few answers are wrong, whatever is fitted
-            stuck = turn > 1 and before[0] > BETTER * min(shares)
-            if turn % 3 == 1 and (before[0] > MISSING or stuck):
-                if stuck:
-                    x, y, bars = self._look_closer(point)
-                    before = self._amiss(point, x, y, bars)
-                rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
-                grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
-                grown, after = self._better(grown, np.array([len(point.gamma)]), rows, before)
-                if left < LEAVING and after[2] < BETTER * before[2]:
-                    point, before = grown, after
+            if turn > 1 and before[0] > BETTER * min(shares):
+                x, y, bars = self._look_closer(point)
+            point = self._repaired(point)
+            before = self._amiss(point, x, y, bars)
             self.say(
                 f"  mended {turn}: {len(point.gamma)} units, wrong {before[0]:.5f}, typical {before[1]:.2f}"
             )

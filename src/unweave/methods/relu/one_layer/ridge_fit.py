@@ -2,8 +2,10 @@
 
 ``f(x) = G x + g + sum_i c_i relu(n_i . x + b_i)``, with or without the linear term G. All outputs share the points, so
 the normal equations follow from one Gram matrix of the features ``[relu'(z_i) (x, 1), relu(z_i), (x, 1)]``: a step
-costs ``points x (units x inputs)^2`` whatever the number of outputs. Levenberg-Marquardt with identity damping on
-scaled columns; answers far off count less (Huber), since a unit that is missing spoils them.
+costs ``points x (units x inputs)^2`` whatever the number of outputs. Output weights and the affine part, in which the
+answers are linear, are eliminated: what is left of the Gram matrix without their features, times the products of the
+units' output weights, is the matrix of the rows alone (variable projection). Levenberg-Marquardt with identity damping
+on scaled columns; answers far off count less (Huber), since a unit that is missing spoils them.
 """
 
 from __future__ import annotations
@@ -17,6 +19,10 @@ from unweave.core import clock
 
 HUBER = 6.0
 """Residuals beyond so many error bars count linearly."""
+FAINT = 1e-12
+"""Least damping of features, relative to their own size: units that are never on have none."""
+NORMAL = 1.4826
+"""Standard deviation over median size of normal errors."""
 CHUNK = 4_000_000
 """Numbers of the feature matrix held at a time."""
 
@@ -69,6 +75,8 @@ class RidgeFit:
 
     ridges: Ridges
     rms: float
+    typical: float
+    """The same from the median, which few answers that a missing unit spoils do not move."""
     num_steps: int
     system: _System
 
@@ -96,6 +104,7 @@ def fit_ridges(
         for _ in range(8):
             trial = system.step(damping)
             if trial is not None:
+                trial = _with_output(trial, x, y, bars, system.weights, damping)
                 fresh = (trial(x) - y) / bars[:, None]
                 value = _cost(fresh)
                 if value < cost:
@@ -109,8 +118,9 @@ def fit_ridges(
         system = _System(ridges, x, bars, residual)
         if (gain < 1e-3 and steps > 2) or clock.now() > deadline:
             break
-    rms = float(np.sqrt(np.mean(residual**2) * residual.size / max(residual.size - ridges.size, 1)))
-    return RidgeFit(ridges, rms, steps, system)
+    freedom = float(np.sqrt(residual.size / max(residual.size - ridges.size, 1)))
+    rms, median = float(np.sqrt(np.mean(residual**2))), float(np.median(np.abs(residual)))
+    return RidgeFit(ridges, freedom * rms, freedom * NORMAL * median, steps, system)
 
 
 def _cost(residual: np.ndarray) -> float:
@@ -118,101 +128,126 @@ def _cost(residual: np.ndarray) -> float:
     return float(np.sum(np.where(size < HUBER, size**2, 2 * HUBER * size - HUBER**2)))
 
 
+def _linear_features(ridges: Ridges, x: np.ndarray) -> np.ndarray:
+    """What the answers are linear in: the units, then ``(x, 1)``, or only the constant."""
+    on = np.maximum(ridges.heights(x), 0.0)
+    return np.hstack([on, x, np.ones((len(x), 1))]) if ridges.skip else np.hstack([on, np.ones((len(x), 1))])
+
+
+def _with_output(
+    ridges: Ridges, x: np.ndarray, y: np.ndarray, bars: np.ndarray, weights: np.ndarray, damping: float
+) -> Ridges:
+    """With output weights and affine part fitted to the answers, as far as ``damping`` lets them move."""
+    features = _linear_features(ridges, x) * (weights / bars)[:, None]
+    scale = _scale(np.einsum("nf,nf->f", features, features))
+    features /= scale
+    try:
+        factor = scipy.linalg.cho_factor(
+            features.T @ features + (damping + FAINT) * np.eye(len(scale)), check_finite=False
+        )
+    except np.linalg.LinAlgError:
+        return ridges
+    residual = (y - ridges(x)) * (weights / bars)[:, None]
+    change = scipy.linalg.cho_solve(factor, features.T @ residual, check_finite=False) / scale[:, None]
+    m, affine = ridges.num_units, ridges.affine.copy()
+    affine[:, affine.shape[1] - len(change) + m :] += change[m:].T
+    return replace(ridges, columns=ridges.columns + change[:m], affine=affine)
+
+
+def _scale(diagonal: np.ndarray) -> np.ndarray:
+    scale = np.sqrt(np.maximum(diagonal, 0.0))
+    return np.where(scale > 0, scale, 1.0)
+
+
 class _System:
-    """The normal equations at one point of the fit."""
-
-    scale: np.ndarray
-    scaled: np.ndarray
-
-    matrix: np.ndarray
-    gradient: np.ndarray
+    """The normal equations of the rows at one point of the fit, all that is linear eliminated."""
 
     def __init__(self, ridges: Ridges, x: np.ndarray, bars: np.ndarray, residual: np.ndarray):
         self.ridges = ridges
         m, e = ridges.rows.shape
         k = len(ridges.affine)
         sizes = np.maximum(np.linalg.norm(residual, axis=1), 1e-300)
-        weights = np.sqrt(np.minimum(1.0, HUBER / sizes))
-        width = m * e + m + e
+        self.weights = np.sqrt(np.minimum(1.0, HUBER / sizes))
+        width = m * e + m + (e if ridges.skip else 1)
         gram, moment = np.zeros((width, width)), np.zeros((width, k))
         (square,) = scipy.linalg.get_blas_funcs(("syrk",), (gram,))
         step = max(64, CHUNK // width)
         for start in range(0, len(x), step):
             part = slice(start, start + step)
             extended = np.hstack([x[part], np.ones((len(x[part]), 1))])
-            z = extended @ ridges.rows.T
-            active = z > 0
-            features = np.hstack(
-                [
-                    (active[:, :, None] * extended[:, None, :]).reshape(len(z), -1),
-                    np.where(active, z, 0.0),
-                    extended,
-                ]
-            )
-            moment += features.T @ (residual[part] * (weights[part] ** 2 / bars[part])[:, None])
-            features *= (weights[part] / bars[part])[:, None]
+            active = ridges.heights(x[part]) > 0
+            slopes = (active[:, :, None] * extended[:, None, :]).reshape(len(active), -1)
+            features = np.hstack([slopes, _linear_features(ridges, x[part])])
+            features *= (self.weights[part] / bars[part])[:, None]
+            moment += features.T @ (residual[part] * self.weights[part][:, None])
             gram += square(1.0, features, trans=1)
-        gram = np.triu(gram) + np.triu(gram, 1).T
-        self.matrix, self.gradient = self._assemble(gram, moment, m, e, k)
-        scale = np.sqrt(np.maximum(np.diag(self.matrix), 0.0))
-        self.scale = np.where(scale > 0, scale, 1.0)
-        self.scaled = self.matrix / self.scale[:, None] / self.scale
+        self._eliminate(gram, moment, m * e)
+        own = np.einsum("mek,mk->me", moment[: m * e].reshape(m, e, k), ridges.columns)
+        self.gradient = own.ravel() / self.scale
 
-    def _assemble(self, gram, moment, m: int, e: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """J'J and J'r from the Gram matrix of the features: rows, then columns, then the affine part."""
-        columns, skip = self.ridges.columns, self.ridges.skip
-        inner, outer = gram[: m * e, : m * e], gram[m * e :, m * e :]
-        cross = gram[: m * e, m * e :]
-        if not skip:
-            keep = np.append(np.arange(m), m + e - 1)
-            outer, cross = outer[np.ix_(keep, keep)], cross[:, keep]
-        rows = (inner.reshape(m, e, m, e) * (columns @ columns.T)[:, None, :, None]).reshape(m * e, m * e)
-        linear = np.kron(outer, np.eye(k))
-        mixed = (cross.reshape(m, e, cross.shape[1], 1) * columns[:, None, None, :]).reshape(
-            m * e, cross.shape[1] * k
+    def _eliminate(self, gram: np.ndarray, moment: np.ndarray, inner: int) -> None:
+        """The scaled matrix of the rows, the upper half of ``gram`` being given; ``moment`` is reduced with it."""
+        self.outer_scale = _scale(np.diag(gram)[inner:])
+        outer = gram[inner:, inner:] / self.outer_scale[:, None] / self.outer_scale
+        outer = np.triu(outer) + np.triu(outer, 1).T + FAINT * np.eye(len(outer))
+        self.lower = scipy.linalg.cholesky(outer, lower=True, check_finite=False)
+        self.half = scipy.linalg.solve_triangular(
+            self.lower, gram[:inner, inner:].T / self.outer_scale[:, None], lower=True, check_finite=False
         )
-        matrix = np.block([[rows, mixed], [mixed.T, linear]])
-        own = np.einsum("mek,mk->me", moment[: m * e].reshape(m, e, k), columns).ravel()
-        rest = moment[m * e :] if skip else moment[m * e :][np.append(np.arange(m), m + e - 1)]
-        return matrix, np.concatenate([own, rest.ravel()])
+        rest = scipy.linalg.solve_triangular(
+            self.lower, moment[inner:] / self.outer_scale[:, None], lower=True, check_finite=False
+        )
+        moment[:inner] -= self.half.T @ rest
+        left = gram[:inner, :inner]
+        (square,) = scipy.linalg.get_blas_funcs(("syrk",), (left,))
+        left -= square(1.0, self.half, trans=1)
+        columns, (m, e) = self.ridges.columns, self.ridges.rows.shape
+        left = left.reshape(m, e, m, e) * (columns @ columns.T)[:, None, :, None]
+        left = left.reshape(inner, inner)
+        for i in range(m):  # the length of a row changes nothing that the output weights do not undo: held
+            block, row = slice(i * e, (i + 1) * e), self.ridges.rows[i]
+            left[block, block] += np.mean(np.diag(left)[block]) * np.outer(row, row) / max(row @ row, 1e-300)
+        self.scale = _scale(np.diag(left))
+        left /= self.scale[:, None]
+        left /= self.scale
+        self.scaled = left
 
-    def step(self, damping: float) -> Ridges | None:
-        damped = self.scaled + (damping + 1e-13) * np.eye(len(self.scaled))
+    def _factor(self, damping: float) -> np.ndarray | None:
+        """The upper triangle of the damped matrix."""
+        damped = self.scaled.copy()
+        damped[np.diag_indices(len(damped))] += damping
         try:
-            factor = scipy.linalg.cho_factor(damped, overwrite_a=True, check_finite=False)
+            return scipy.linalg.cholesky(damped, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             return None
-        change = scipy.linalg.cho_solve(factor, self.gradient / self.scale, check_finite=False) / self.scale
-        ridges = self.ridges
-        m, e = ridges.rows.shape
-        k = len(ridges.affine)
-        rows, rest = change[: m * e].reshape(m, e), change[m * e :].reshape(-1, k)
-        affine = ridges.affine.copy()
-        if ridges.skip:
-            affine -= rest[m:].T
-        else:
-            affine[:, -1] -= rest[m]
-        return replace(ridges, rows=ridges.rows - rows, columns=ridges.columns - rest[:m], affine=affine)
+
+    def step(self, damping: float) -> Ridges | None:
+        """The ridges with other rows."""
+        upper = self._factor(damping + 1e-13)
+        if upper is None:
+            return None
+        change = scipy.linalg.cho_solve((upper, False), self.gradient, check_finite=False) / self.scale
+        return replace(self.ridges, rows=self.ridges.rows - change.reshape(self.ridges.rows.shape))
 
     def unit_errors(self, level: float) -> np.ndarray:
         """The largest standard error of a unit's row and output weights, relative to the largest of each."""
         ridges = self.ridges
         m, e = ridges.rows.shape
-        damped = self.scaled + 1e-12 * np.eye(len(self.scaled))
-        for i in range(m):  # the scale of a unit changes nothing: held
-            gauge = np.zeros(len(damped))
-            gauge[i * e : (i + 1) * e] = ridges.rows[i]
-            gauge[m * e + i * len(ridges.affine) : m * e + (i + 1) * len(ridges.affine)] = -ridges.columns[i]
-            gauge *= self.scale
-            damped += np.outer(gauge, gauge) / (gauge @ gauge)
-        try:
-            factor = scipy.linalg.cho_factor(damped, check_finite=False)
-        except np.linalg.LinAlgError:
+        upper = self._factor(1e-12)
+        if upper is None:
             return np.full(m, np.inf)
-        inverse = scipy.linalg.cho_solve(factor, np.eye(len(damped)), check_finite=False)
-        errors = level * np.sqrt(np.maximum(np.diag(inverse), 0.0)) / self.scale
-        rows = errors[: m * e].reshape(m, e) / np.max(np.abs(ridges.rows), axis=1, keepdims=True)
-        k = len(ridges.affine)
-        sizes = np.maximum(np.max(np.abs(ridges.columns), axis=1, keepdims=True), 1e-300)
-        columns = errors[m * e : m * e + m * k].reshape(m, k) / sizes
-        return np.maximum(np.max(rows, axis=1), np.max(columns, axis=1))
+        (invert,) = scipy.linalg.get_lapack_funcs(("trtri",), (upper,))
+        root, _ = invert(upper)  # the inverse is root @ root.T
+        deviations = np.sqrt(np.einsum("ij,ij->i", root, root)) / self.scale
+        rows = deviations.reshape(m, e) / np.max(np.abs(ridges.rows), axis=1, keepdims=True)
+        eye = np.eye(len(self.lower))
+        inverse = scipy.linalg.solve_triangular(self.lower, eye, lower=True, check_finite=False)
+        own = np.einsum("ij,ij->j", inverse, inverse)[:m]
+        moved = (self.half.T @ inverse[:, :m] / self.scale[:, None]).reshape(m, e, m)
+        columns = np.empty_like(ridges.columns)
+        for output in range(columns.shape[1]):
+            pull = (moved * ridges.columns[:, output][:, None, None]).reshape(m * e, m)
+            columns[:, output] = own + np.sum((root.T @ pull) ** 2, axis=0)
+        columns = np.sqrt(columns) / self.outer_scale[:m, None]
+        columns /= np.maximum(np.max(np.abs(ridges.columns), axis=1, keepdims=True), 1e-300)
+        return level * np.maximum(np.max(rows, axis=1), np.max(columns, axis=1))

@@ -34,8 +34,8 @@ ROUGHER = 4.0
 MOST_PARAMETERS = 6000
 TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
-VAGUE, MOST_DROPPED = 0.1, 3
-"""Relative error of a unit from which on it may be none, and how often such units are left out."""
+VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
+"""Relative error from which on a unit may be none, how often such are left out, and error up to which it is one."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -44,6 +44,8 @@ PATIENCE = 5
 """Rounds in which the share of unexplained answers must fall."""
 MOST_LINES, QUIET = 40, 4
 """Lines at the beginning, and how many in a row must show no new unit in a bounded domain."""
+FIRST_LINES = 2
+"""Lines that bend all along with which a search ends."""
 SURE, MANY, BENDING = 0.1, 40, 0.87
 """How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
 the share of them at which lines bend that cross no facets of deeper units."""
@@ -89,6 +91,8 @@ class ShallowSearch:
     pieces: Pieces | None = None
     seen: list[tuple[int, int]] = field(default_factory=list)
     """Kinks on each line that no known unit predicted, and all of them."""
+    num_endless: int = 0
+    """Lines on which the answers bend all along."""
     share: float = 2.0
     """Answers a parameter that a fit looks at."""
     _num_crossings: int = 0
@@ -174,7 +178,8 @@ class ShallowSearch:
                     columns[i] += columns[j]
                     kept[j] = False
         sizes = np.linalg.norm(columns, axis=1)
-        kept &= sizes > TWINS * np.median(sizes) if len(sizes) else kept
+        if len(sizes):  # what adds little and is told well all the same is a unit
+            kept &= (sizes > TWINS * np.median(sizes)) | (self.fitted.unit_errors() < TOLD)
         if kept.all():
             return
         before = self.ridges, self.fitted
@@ -191,6 +196,8 @@ class ShallowSearch:
             if quiet == (QUIET if self.bounded else 1) or clock.now() > self.deadline:
                 break
             quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
+            if self.num_endless == len(self.seen) >= FIRST_LINES:
+                return  # the answers bend all along
             if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
                 return  # planes that end: facets of deeper units
             seen, first = np.array(self.seen), 5 if self.bounded else 1
@@ -208,6 +215,7 @@ class ShallowSearch:
     def _follow_lines(self, lines: Lines) -> int:
         """Look for kinks on these lines, measure those that no known unit predicts; how many are new units."""
         kinks = find_kinks(self.inquiry, lines)
+        self.num_endless += sum(found.endless for found in kinks)
         for line, found in enumerate(kinks):
             self._count_bends(lines, line, found)
         unseen = [self._unpredicted(lines, i, found) for i, found in enumerate(kinks)]
@@ -370,10 +378,9 @@ class ShallowSearch:
                 break
         self.num_fresh = 0
         assert self.fitted is not None
-        if (
-            ORDINARY < self.fitted.rms < ROUGHER and typical <= BEYOND
-        ):  # the answers are rougher than they seemed
-            factor = min(self.fitted.rms / ORDINARY, ROUGHER / self.roughness)
+        level = self.fitted.typical
+        if ORDINARY < level < ROUGHER and typical <= BEYOND:  # the answers are rougher than they seemed
+            factor = min(level / ORDINARY, ROUGHER / self.roughness)
             self.roughness *= factor
             noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
             self.inquiry = replace(self.inquiry, noise=noise, relative=relative)

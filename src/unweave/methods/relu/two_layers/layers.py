@@ -51,8 +51,9 @@ from unweave.probes.inquiry import Inquiry, open_inquiry
 UNTRACED = "no second-layer unit could be traced on first-layer hyperplanes: the network may be deeper"
 LARGE = 2500
 """Weights of both hidden layers beyond which a stack is refined once only; with windows their reader does that."""
-PILOTS, MOST_FAILED = 8, 1
-"""Kinks that are traced first where the network may be deeper, and how many of them may fail in one of two layers."""
+PILOTS, MOST_FAILED, MOST_SOUND = 8, 1, 0.6
+"""Kinks that are traced first where the network may be deeper, how many of them may not show elsewhere in one of two
+layers, and which share shows most of its weights."""
 MOSTLY = 0.85
 """Share of its weights that a unit of the second layer shows at least; zero sets of deeper units show half of them."""
 CHEAP = 4
@@ -159,10 +160,10 @@ class ReluLayers:
                 units = trace_units(inquiry, planes, few, [], rng)
                 orientation = orient_first_layer(planes, units)
         found, predicted, _ = audit(units, planes, first.lines, first.kinks)
-        sound = [
-            unit.known.mean() >= MOSTLY and 4 * found[i] >= 3 * predicted[i] for i, unit in enumerate(units)
-        ]
-        if len(units) - sum(sound) > MOST_FAILED or not any(sound):
+        shown = 4 * found >= 3 * predicted
+        sound = [unit.known.mean() >= MOSTLY and shown[i] for i, unit in enumerate(units)]
+        # a zero set may cross few planes where there are many, but then it is where it is predicted to be
+        if np.sum(~shown) > MOST_FAILED or sum(sound) < MOST_SOUND * len(units) or not any(sound):
             return None
         return SecondLayer([unit for unit, good in zip(units, sound, strict=True) if good], orientation)
 
@@ -236,7 +237,7 @@ class ReluLayers:
         """A stack, and its units: without those whose open weights spoil more than the lack of the unit would."""
         complete = second.complete()
         stack = fit_stack(inquiry, first.planes, complete.units, second.orientation, refine=refine)
-        if not second.num_open or refine or inquiry.window or not second.orientation.all():
+        if not second.num_open or refine or not second.orientation.all():
             return complete, stack
         whole = fit_stack(inquiry, first.planes, second.units, second.orientation, refine=False)
         if whole.misfit > stack.misfit:
@@ -261,7 +262,7 @@ class ReluLayers:
         if not second.orientation.all():
             return []
         layer = OrientedLayer(first.planes, second.orientation)
-        steady = [] if inquiry.window else find_steady(inquiry, layer, stack, rng)
+        steady = find_steady(inquiry, layer, stack, rng)
         return steady or (find_left_over(inquiry, layer, stack, rng) if wrong else [])
 
 

@@ -53,6 +53,8 @@ class Stack:
     rest: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """... and what they leave over that is linear in the first layer's features (planes, outputs)."""
     always_on: int = 0
+    open_entries: tuple[tuple[int, int, int], ...] = ()
+    """Weights of the network, (layer, unit, feature), that no answer has shown."""
     undetermined: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     details: dict[str, Any] = field(default_factory=dict)
@@ -83,7 +85,7 @@ class Stack:
             reason="" if clean else NOT_TWO,
             warnings=self.warnings,
             undetermined=self.undetermined + rare,
-            details={**self.details, "always_on": self.always_on},
+            details={**self.details, "always_on": self.always_on, "open_entries": self.open_entries},
         )
 
 
@@ -152,11 +154,11 @@ def fit_stack(
     network = _assemble(
         rows[used], offsets[used], signs, second[:, used], biases, outputs, constant, rest[used]
     )
-    open_weights = tuple(
-        f"layer 2, unit {i}: weight of first-layer unit {j}"
-        for i, u in enumerate(units)
-        for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
-    )
+    hidden = [
+        (i, j) for i, u in enumerate(units) for j in sorted({*np.flatnonzero(~u.known).tolist(), *u.assumed})
+    ]
+    open_weights = tuple(f"layer 2, unit {i}: weight of first-layer unit {j}" for i, j in hidden)
+    place = np.cumsum(used) - 1
     accuracy = _least_error(inquiry, network)
     if refine and not is_large(network):
         network = refine_network(network, *everything)
@@ -175,6 +177,7 @@ def fit_stack(
         signs=signs,
         rest=rest,
         always_on=num_rest,
+        open_entries=tuple((1, i, int(place[j])) for i, j in hidden if used[j]),
         undetermined=open_signs + open_weights + open_rest,
         warnings=warnings,
     )
