@@ -59,7 +59,7 @@ def visible_error(reference: Network, other: Network, x: np.ndarray, *, bounded:
             apart = np.abs(a[:, unit] - b[:, match[unit]])
             typical = np.median(np.abs(a[:, unit][a[:, unit] != 0]))
             miss = float(np.quantile(apart, 1 - SHARE) / typical)
-            if bounded and miss > RANK and _may_turn(z, above, unit):
+            if bounded and miss > RANK and _may_turn(z, above, int(unit)):
                 miss = min(miss, _miss_of_kink(below, outputs[:, unit], theirs))
             worst = max(worst, miss)
         below = outputs

@@ -151,6 +151,10 @@ def describe(inquiry: Inquiry, found: Recovered) -> Finding:
             undetermined=(
                 *name_entries(found, kept),
                 *name_steady(inquiry, network),
+                *(
+                    f"layer {l}: units that hardly ever switch may be missing"
+                    for l in range(2, known.depth + 1)
+                ),
                 "the scale of every row",
                 f"everything above layer {known.depth}",
             ),
