@@ -68,7 +68,7 @@ NEARLY = 1e-3
 VERTICES, PEELING, MIDDLE_SHARE = 20.0, 25.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
 share of the time left that this may take where there are too many units for anything else."""
-MANY, LONGER = 64, 2.0
+MANY, LONGER = 64, 4.0
 """First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear; and how many
 times as much it has where they are more than ``SMALL`` and than the inputs."""
 CROWDED, GLANCE = 20, 8.0

@@ -187,7 +187,7 @@ class Task:
         almost wholly in directions in which they hardly move, and students that begin there stall.
         """
         rows = rng.standard_normal((width, self.x.shape[1]))
-        sizes = np.exp(rng.uniform(*np.log(NORMS), (width, 1)))
+        sizes = np.exp(rng.uniform(np.log(NORMS[0]), np.log(NORMS[1]), (width, 1)))
         rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
         rows /= np.maximum(self.x.std(axis=0), LEAST_MOVING)
         shifts = BIAS * rng.standard_normal(width) - rows @ self.standard.mean
