@@ -129,6 +129,7 @@ def classes() -> list[Class]:
         Class("trained 8-16-16-2", torch((8, 16, 16, 2), steps=1500, double=True)),
         Class("trained 8-24-24-2", torch((8, 24, 24, 2), steps=1500, double=True)),
         Class("trained 8-32-32-2 tanh", torch((8, 32, 32, 2), steps=1500, double=True)),
+        Class("initialised 8-64-64-2", torch((8, 64, 64, 2), double=True)),
         Class("trained 8-64-64-2", torch((8, 64, 64, 2), steps=1500, double=True)),
         Class("three layers 8-32-32-32-2 tanh", torch((8, 32, 32, 32, 2), double=True)),
         Class("100-100-50-1", torch((100, 100, 50, 1), double=True), quick=True),

@@ -141,3 +141,22 @@ def test_a_runtime_whose_small_answers_are_as_coarse_as_the_large_ones(tmp_path)
     x = box.sample(2000, 5, np.random.default_rng(0))
     assert np.mean(truth(x) < 1e-3) > 0.2
     assert np.max(np.abs(found.network(x) - truth(x))) < 1e-5
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_float32_probabilities_that_nearly_saturate_in_a_box(seed):
+    rng = np.random.default_rng(seed)
+    weights = [rng.standard_normal((32, 10)), 4 * rng.standard_normal((1, 32)) / np.sqrt(32)]
+    biases = [rng.standard_normal(32), rng.standard_normal(1)]
+    weights, biases = ([p.astype(np.float32) for p in part] for part in (weights, biases))
+
+    def answer(x):
+        z = np.maximum(x.astype(np.float32) @ weights[0].T + biases[0], 0) @ weights[1].T + biases[1]
+        return 1 / (1 + np.exp(-z))
+
+    box = unweave.Box(-2.0, 2.0)
+    found = unweave.identify(answer, input_size=10, domain=box, seed=seed, time_limit=60)
+    assert found.identified
+    x = box.sample(2000, 10, rng)
+    assert np.max(np.abs(found(x) - answer(x))) < 1e-5
+    assert found.ledger.total < 40 * 385

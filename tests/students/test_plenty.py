@@ -88,3 +88,16 @@ def test_students_behind_rest_and_a_leader_with_exact_steps_is_told_apart_late(m
     assert rounds.count("gelu/silu") == 1
     assert rounds[:1] == ["tanh/erf"]
     assert rounds[-2:] == ["tanh", "erf"]
+
+
+def test_where_no_student_is_exact_the_one_that_reproduces_the_answers_is_given_back(monkeypatch):
+    monkeypatch.setattr("unweave.students.student.EXACT", 1e-30)
+    truth = random_network((4, 5, 3, 1), "tanh", 3)
+    fit = search_plenty(
+        _seller(truth), ("tanh",), rng=np.random.default_rng(0), time_limit=30, sizes=((150, 16.0),)
+    )
+    assert not fit.minimal
+    assert fit.network is not None, fit.reason
+    assert "its parameters are its own" in fit.reason
+    x = np.random.default_rng(2).uniform(-2, 2, (200, 4))
+    assert np.max(np.abs(fit.network(x) - truth(x))) < 1e-4

@@ -11,6 +11,7 @@ from unweave.core.network import Network
 from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.layout import Layout
 from unweave.students import nearly_affine, student
+from unweave.students.forms import Form
 from unweave.students.nearly_affine import NEARLY_AFFINE, narrow_down_bent
 from unweave.students.student import resume_student, try_student
 
@@ -114,3 +115,22 @@ def test_noise_may_be_a_few_times_what_was_measured(stated, accepted):
     if found is not None:
         assert found.minimal
         assert compare(network, found.network).max_relative_error < 1e-5
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-7])
+def test_signs_of_rounded_answers_may_have_more_slack(noise, monkeypatch):
+    """Skips of rounded answers are known less well than the noise says: the polish tells whether signs are right."""
+    seen, solve = [], Form.network
+
+    def strict(form, layout, parameters, rtol):
+        seen.append(rtol)
+        return solve(form, layout, parameters, rtol=rtol) if rtol > 5 * seen[0] else None
+
+    monkeypatch.setattr(Form, "network", strict)
+    network, rng = random_network((4, 3, 1), "softplus", 6), np.random.default_rng(8)
+    x = rng.standard_normal((300, 4))
+    y = network(x) + noise * rng.standard_normal((300, 1))
+    found, attempt = try_student(x, y, "softplus", (6,), rng=rng, noise=noise)
+    assert (found is not None) == (noise > 0), attempt
+    if found is not None:
+        assert compare(network, found.network).max_relative_error < 1e-3

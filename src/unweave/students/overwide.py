@@ -288,20 +288,24 @@ def _give_up(pool: Pool, attempts: list[Attempt], surplus: Recovered | None, rea
         return OverwideFit(
             surplus.network, surplus.rms, False, len(pool.x), tuple(attempts), surplus.polished, (), reason
         )
+    network, rms = best_student(attempts)
+    if network is not None:
+        reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
+    return OverwideFit(network, rms, False, len(pool.x), tuple(attempts), None, (), reason)
+
+
+def best_student(attempts: Sequence[Attempt]) -> tuple[Network | None, float]:
+    """The student that reproduces most answers best, where one does to ``SURROGATE``; the least residual otherwise."""
     # a few points are explained by many a student
     enough = max((a.num_points for a in attempts), default=0) / 2
     telling = sorted((a for a in attempts if a.num_points >= enough), key=lambda a: a.rms)
-    rms = telling[0].rms if telling else float("inf")
-    network = None
     for attempt in telling:
         if not attempt.rms < SURROGATE:
             break
         network = attempt.student.network(attempt.activation)
         if network is not None:
-            rms = attempt.rms
-            reason = f"{reason}; a student reproduces the answers to {rms:.0e}, its parameters are its own"
-            break
-    return OverwideFit(network, rms, False, len(pool.x), tuple(attempts), None, (), reason)
+            return network, attempt.rms
+    return None, telling[0].rms if telling else float("inf")
 
 
 def _holds_beyond(found: Recovered, pool: Pool) -> bool:

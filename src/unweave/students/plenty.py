@@ -28,7 +28,7 @@ from unweave.students.effort import Candidate, Shape, choose_widths
 from unweave.students.forms import Form
 from unweave.students.kin import group_kin, take_over
 from unweave.students.nearly_affine import bend_of
-from unweave.students.overwide import OverwideFit
+from unweave.students.overwide import OverwideFit, best_student
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 from unweave.students.student import PROMISING, Attempt, Recovered, Task, Trial
@@ -236,8 +236,11 @@ def search_plenty(
                 break
         kinds = _leading(racers)
     if best is None:
-        rms, reason = min((a.rms for a in attempts), default=np.inf), "no student of two hidden layers fitted"
-        return OverwideFit(None, rms, False, len(x), tuple(attempts), reason=f"{reason} {len(x):,} points")
+        network, rms = best_student(attempts if scale == 1 else [])
+        reason = f"no student of two hidden layers fitted {len(x):,} points exactly"
+        if network is not None:
+            reason = f"{reason}; one reproduces the answers to {rms:.0e}, its parameters are its own"
+        return OverwideFit(network, rms, False, len(x), tuple(attempts), reason=reason)
     polished = best.polished if scale == 1 else _fit_whole_range(best.network, buy, deadline, noise)
     return OverwideFit(
         polished.network, polished.rms, best.minimal, len(x), tuple(attempts), polished, best.undetermined

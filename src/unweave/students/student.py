@@ -31,7 +31,9 @@ from unweave.students.starts import draw_start
 PROMISING = 3e-4
 """Residual, relative to that of the best affine function, at which a student is in the basin."""
 SIGN_ERROR = 1e-6
-"""Relative error allowed in the identity that the signs of even units solve."""
+"""Relative error allowed in the identity that the signs of even units solve ..."""
+SIGN_SLACKS = (1.0, 10.0, 100.0)
+"""... times this, in turn, of rounded answers."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -262,12 +264,16 @@ class Task:
 
     def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
         """The plain network of a student at the level of the answers, to the last digit, if it has one."""
-        form = Form.of(self.activation)
-        plain = form.network(layout, fit.parameters, rtol=max(SIGN_ERROR, 100 * self.floor))
-        if plain is None:
+        form, enough = Form.of(self.activation), self._enough(fit.end)
+        # skips of rounded answers are known less well than these; whether signs are right shows in the polish
+        for slack in SIGN_SLACKS if self.floor > 0 else SIGN_SLACKS[:1]:
+            plain = form.network(layout, fit.parameters, rtol=slack * max(SIGN_ERROR, 100 * self.floor))
+            if plain is not None:
+                break
+        else:
             return None, replace(attempt, end=Miss.SIGNS)
         polished = polish(self.standard.undo(plain.network), self.x, self.y, noise=self.noise)
-        if polished.rms > self._enough(fit.end):
+        if polished.rms > enough:
             return None, replace(attempt, rms=polished.rms, end=Miss.SIGNS)
         num_free = form.free_per_unit * sum(polished.network.hidden)
         num_free += self.standard.num_lost * polished.network.hidden[0]

@@ -192,6 +192,23 @@ def test_of_many_inputs_and_few_units_only_the_active_directions_are_searched(si
     assert found.ledger.total < 12 * network.num_parameters
 
 
+def test_single_precision_shows_the_active_directions_too():
+    network = random_network((36, 6, 2), "tanh", 2)
+    layers = [
+        (w.astype(np.float32), b.astype(np.float32))
+        for w, b in zip(network.weights, network.biases, strict=True)
+    ]
+
+    def single(x: np.ndarray) -> np.ndarray:
+        (w, b), (v, c) = layers
+        return np.tanh(x.astype(np.float32) @ w.T + b) @ v.T + c
+
+    found = identify(single, input_size=36, method="in-domain", domain=Box(-2.0, 2.0), seed=1)
+    assert found.identified, found.reason
+    assert compare(network, found.network).max_relative_error < 1e-4
+    assert found.ledger.by_stage["active subspace"] > 0
+
+
 def test_softsign_units_are_tried_where_the_answers_level_off_slowly():
     truth = random_network((6, 8, 2), "softsign", 4)
     found = identify(truth, input_size=6)

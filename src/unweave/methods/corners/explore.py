@@ -15,17 +15,23 @@ from functools import partial
 
 import numpy as np
 
-from unweave.methods.corners.view import MARGIN, Cube
+from unweave.methods.corners.view import MARGIN, STRANGE, Cube
 
 QUIET = 300
 """Places in succession that show nothing new, after which nothing more is expected."""
+QUIET_ROUNDED = 5000
+"""Places at which answers are compared with those of the network known where rounding hides the tails of units."""
 MOST_PLACES = 3000
 LOUD = 30.0
 """A derivative counts from this multiple of what rounding makes of it."""
 GENERATIONS, CHILDREN = 6, 12
-"""Of places that climb."""
+"""Of places that climb ..."""
+MOST_GENERATIONS, CLIMBS = 40, 2.0
+"""... and as many more as raise what is measured to so many times over as many generations."""
 HUNTED = 6
 """Places that are followed to where the model differs most from the network known."""
+GROWN = 300.0
+"""Multiple of the noise by which a place shows a unit after it was climbed from."""
 LEAK = 1e-7
 """What is left of a gradient outside the span of others that should hold it, by errors of their differences."""
 SPANNED = 1e-3
@@ -107,17 +113,26 @@ def draw_place(
     return (1 - MARGIN) * (1 - rng.uniform() ** 2) * towards
 
 
-def hunt(cube: Cube, rng: np.random.Generator, hints: np.ndarray) -> np.ndarray:
-    """Places at which answers are not those of the network known, far enough for derivatives; none where all are."""
-    drawn = np.array([draw_place(cube.size, hints, rng) for _ in range(QUIET)])
+def hunt(cube: Cube, rng: np.random.Generator, hints: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Places at which a unit that is not known shows, far enough for derivatives; and whether the network has errors.
+
+    What errors of the network known leave over does not grow on the way to a corner as the tail of a unit does: beside
+    single precision they show.
+    """
+    count = QUIET_ROUNDED if cube.rounded else QUIET
+    drawn = np.array([draw_place(cube.size, hints, rng) for _ in range(count)])
     places = np.concatenate([cube.suspects(), drawn])
-    sizes = np.linalg.norm(cube.ask(places), axis=1)
-    strange = [place for place in places[np.argsort(-sizes)][:HUNTED] if cube.is_strange(place[None])[0]]
+    found = cube.strangeness(places)
+    order = np.argsort(-found)[:HUNTED]
+    strange = places[order[found[order] > STRANGE]]
 
     def differ(u: np.ndarray) -> np.ndarray:
         return np.linalg.norm(cube.ask(u), axis=1)
 
-    return np.array([_climb(differ, place, hints, rng) for place in strange]).reshape(-1, cube.size)
+    climbed = np.array([_climb(differ, place, hints, rng) for place in strange]).reshape(-1, cube.size)
+    if not cube.rounded or not len(climbed):
+        return climbed, False
+    return climbed[differ(climbed) > GROWN * cube.noise], True
 
 
 def _climb(
@@ -130,14 +145,17 @@ def _climb(
 
     The logarithm of a tail is a linear function of the place, so steps towards corners that raise it add up.
     """
-    best = -np.inf
-    for _ in range(GENERATIONS):
+    reached = [-np.inf]
+    for generation in range(MOST_GENERATIONS):
+        if generation > GENERATIONS and not reached[-1] > CLIMBS * reached[-1 - GENERATIONS]:
+            break
         steps = rng.uniform(size=(CHILDREN, 1)) ** 2
         corners = np.array([draw_place(len(place), hints, rng, inside=0.0) for _ in range(CHILDREN)])
         places = np.vstack([place, place + steps * (corners - place)])
         sizes = measure(places)
-        if np.max(sizes) > best:
-            best, place = float(np.max(sizes)), places[np.argmax(sizes)]
+        reached.append(max(reached[-1], float(np.max(sizes))))
+        if reached[-1] > reached[-2]:
+            place = places[np.argmax(sizes)]
     return place
 
 

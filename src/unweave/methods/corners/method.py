@@ -32,7 +32,7 @@ LEAST_INPUTS = 30
 """With fewer, students of ordinary points reach every unit."""
 FAR = 1e4
 """Domains that reach so far are looked at from afar."""
-ROUNDS = 4
+ROUNDS = 5
 """Of rows and further exploring."""
 PLACES = 3
 """Places of the tensor for each direction, beside a few."""
@@ -42,6 +42,8 @@ MISFIT = 0.1
 """Root mean square error of the logarithm of a profile from which on it is none of a unit."""
 POINTS = 1.4
 """Points in the final fit for every weight of a row."""
+OTHERS = 6
+"""Answers given before that join the fit for each one that is not explained."""
 REACH = 2.0
 """Arguments of a unit at the points that show its row."""
 FITTED = 1e-9
@@ -122,7 +124,7 @@ class _Run:
             if rows is None and self.cube.known is None:
                 return Finding(None, f"{NO_ROWS}; use method='in-domain'")
             if rows is not None and not len(rows):
-                undetermined = () if self.problem.precision.kind == "float64" else (UNSEEN,)
+                undetermined = (UNSEEN,) if self.cube.rounded else ()
                 break
             units = {} if rows is None else {name: self._read_units(rows, name) for name in activations}
             misfits = misfits or {name: found.misfit for name, found in units.items()}
@@ -167,9 +169,9 @@ class _Run:
         span, rows, strange = Span(np.zeros((0, size)), hints), None, np.zeros((0, size))
         if cube.known is not None:
             with cube.meter.stage("corners"):
-                strange = hunt(cube, self.rng, hints)
+                strange, errs = hunt(cube, self.rng, hints)
             if not len(strange):
-                return strange
+                return None if errs else strange
         else:
             span = self.seen
         for _ in range(ROUNDS):
@@ -242,9 +244,14 @@ class _Run:
         return rms
 
     def _learn(self, known: Network) -> float:
-        """Fit the network known again, with answers given before that are not its own; its residual."""
-        points, answers = self.cube.strange_answers(POINTS * self.cube.size)
-        self.points, self.answers = np.vstack([self.points, points]), np.vstack([self.answers, answers])
+        """Fit the network known again, with answers given before: those that are not its own, and others; its residual.
+
+        What is left at corners hangs on combinations of weights that points in the middle hardly tell.
+        """
+        few = int(POINTS * self.cube.size)
+        strange, others = self.cube.strange_answers(few), self.cube.some_answers(OTHERS * few, self.rng)
+        for points, answers in (strange, others):
+            self.points, self.answers = np.vstack([self.points, points]), np.vstack([self.answers, answers])
         return self._fit(known.weights[0], known.biases[0], known.activations[0])
 
     def _fit(self, rows: np.ndarray, shifts: np.ndarray, activation: str) -> float:

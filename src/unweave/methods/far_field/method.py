@@ -68,8 +68,9 @@ NEARLY = 1e-3
 VERTICES, PEELING, MIDDLE_SHARE = 20.0, 25.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
 share of the time left that this may take where there are too many units for anything else."""
-MANY = 64
-"""First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear."""
+MANY, LONGER = 64, 2.0
+"""First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear; and how many
+times as much it has where they are more than ``SMALL`` and than the inputs."""
 CROWDED, GLANCE = 20, 8.0
 """First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
 several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks.
@@ -283,7 +284,9 @@ class _Run:
             top = fit_by_curvature(self.sight, layer, pool, self.deadline)
             if top.network is not None:
                 return top, layer
-            seconds = GLANCE if crowded else VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
+            wider = not small and len(layer.rows) > self.meter.input_size
+            seconds = (LONGER if wider else 1.0) * VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
+            seconds = GLANCE if crowded else seconds
             top = fit_wide(
                 pool,
                 self.sight.activation,

@@ -50,15 +50,18 @@ the first layer."""
 STEPS = 200
 EXACT_UP_TO = 5000
 """Parameters on top up to which its steps are exact."""
+FEWER = 2.0
+"""Answers a parameter that the last digits of a large network come from."""
 CLOSE = (3e-4, 1e-5)
 """Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
 little effect have gone with them."""
+CLOSE_INEXACT, NEAR = (1.5e-3, 2e-4, 1e-5), 2.5
+"""The same of inexact steps, which are slow from there on, and the multiple of it that is enough without surplus units:
+the first layer, which is not fitted then, leaves no less."""
 STALLED, PATIENCE = 2e-3, 30
 """A student that stops gaining above this, relative likewise, over so many steps, is given up."""
-SLOWER, SLOWER_STEPS = 0.3, 10
+SLOWER, SLOWER_STEPS = 0.2, 10
 """With the first layer held a student goes on until it gains less than this over so many steps."""
-NORM, NORM_SPREAD, BIAS = 1.2, 0.5, 0.3
-"""Rows of such a student at the start."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -162,16 +165,11 @@ def _fit_inexactly(
     """The same by inexact steps: the layer above in known features, then all layers."""
     width, name = layout.hidden[1], sight.activation.name
     features = sight.activation(x @ known[0].T + known[1])
-    floor = (sight.noise if sight.coarse else 0.0) / float(np.min(Standard.of(x, y).spread))
-    standard = Standard.of(features, y, common=floor > 0)
-    u, v = standard.inputs(features), standard.outputs(y)
-    bend = bend_of(u, v)
-    sizes = NORM * np.exp(sight.rng.uniform(-NORM_SPREAD, NORM_SPREAD, (width, 1)))
-    rows = sight.rng.standard_normal((width, features.shape[1]))
-    rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
+    task = Task(features, y, sight.noise if sight.coarse else 0.0, deadline)
+    standard, u, v, bend, floor = task.standard, task.u, task.v, task.bend, task.floor
     above = Layout.uniform((u.shape[1], width, v.shape[1]), sight.activation)
-    start = draw_start(above, u, v, sight.rng, [standard.rows(rows, BIAS * sight.rng.standard_normal(width))])
-    goal = max(CLOSE[0] * bend, 1.5 * floor)
+    start = draw_start(above, u, v, sight.rng, [task.draw_rows(width, sight.rng)])
+    goal = max(CLOSE_INEXACT[0] * bend, 1.5 * floor)
     settings = Settings(
         target=goal,
         max_steps=STEPS,
@@ -187,29 +185,37 @@ def _fit_inexactly(
     standard = Standard.of(x, y, common=floor > 0)
     u, v = standard.inputs(x), standard.outputs(y)
     settings = replace(settings, stall_gain=0.1, stall_steps=PATIENCE, damping=1e-3)
-    for share in CLOSE:
+    for share in CLOSE_INEXACT:
         goal = max(share * bend, 1.5 * floor)
         problem, start = InexactProblem(layout, u, v), standard.apply(network).flat()
         fit = descend(problem, start, spread_of(v), replace(settings, target=goal))
         network = standard.undo(layout.network(fit.parameters))
         if fit.rms > 3 * goal:
             break
-        found = _narrowed(sight, network, x, y, fit.rms, deadline)
+        found = _narrowed(sight, network, x, y, fit.rms, deadline, exact_up_to=0)
         if found is not None:
             return *found, str(End.TARGET)
     return None, float(fit.rms), str(fit.end)
 
 
 def _narrowed(
-    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, rms: float, deadline: float
+    sight: Sight,
+    network: Network,
+    x: np.ndarray,
+    y: np.ndarray,
+    rms: float,
+    deadline: float,
+    exact_up_to: int = EXACT_UP_TO,
 ) -> tuple[Network, float] | None:
     """Without the second-layer units that the others can stand in for, to the last digits; None where these are not
     reached.
+
+    The points were for a wider student: where they are dear, exact answers have their last digits from some of them.
     """
     noise = sight.noise if sight.coarse else 0.0
     for exact in (False, True):
         features, above = _split(network, x)
-        task = Task(features, y, noise, deadline, exact_up_to=EXACT_UP_TO)
+        task = Task(features, y, noise, deadline, exact_up_to=exact_up_to)
         above = task.standard.apply(above)
         layout, start = Layout.of(above), Minimum(above.flat(), rms, 0, End.TARGET)
         if exact:
@@ -217,7 +223,8 @@ def _narrowed(
             if layout.hidden == above.hidden:
                 return network, rms
         else:
-            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms))
+            near = 1.0 if exact_up_to else NEAR
+            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms), near)
         top = task.standard.undo(layout.network(fit.parameters))
         network = Network(
             [network.weights[0], *top.weights],
@@ -225,10 +232,22 @@ def _narrowed(
             [network.activations[0], *top.activations],
         )
         sigma = max(sight.accept / 3, noise / spread_of(y)) * spread_of(y)
+        few = len(x)
+        if not noise and not exact_up_to:
+            few = min(int(np.ceil(FEWER * network.num_parameters / y.shape[1])), len(x))
         found = polish_weighted(
-            network, x, y, sigma, max_steps=25, damping=1e-7, patience=5, geodesic=True, deadline=deadline
+            network,
+            x[:few],
+            y[:few],
+            sigma,
+            max_steps=25,
+            damping=1e-7,
+            patience=5,
+            geodesic=True,
+            deadline=deadline,
         )
-        network, rms = found.network, float(found.rms * sigma / spread_of(y))
+        network = found.network
+        rms = float(np.sqrt(np.mean((network(x) - y) ** 2)) / spread_of(y))
         if rms > sight.accept:
             return None
     return network, rms

@@ -29,7 +29,7 @@ from unweave.students.overwide import Pool
 from unweave.students.redundant import Cut, plan_cuts
 from unweave.students.scalars import fit_scalars
 from unweave.students.standard import Standard
-from unweave.students.starts import draw_start
+from unweave.students.starts import BIAS, NORMS, draw_start
 
 RATIO = 2.8
 """Answers a parameter of a student."""
@@ -49,6 +49,8 @@ FEW, OVERDETERMINED = 40, 1.4
 """Vertices a unit for slopes and shifts along known rows; answers a parameter where there is nothing to search for."""
 ROUNDS = 4
 """Of removals."""
+LEAST_MOVING = 0.1
+"""Deviation of a unit over the vertices that starts count it with at least."""
 SAME, EXACT = 1.02, 1e-13
 """A unit is one too many without which the residual is no larger than this multiple of it, or at rounding."""
 
@@ -160,8 +162,10 @@ class Task:
 
         Units of little effect may go with the surplus ones: then it first converges further.
         """
-        rows = [] if known is None else [self.standard.rows(known.weights[0], known.biases[0])]
-        start, fit = draw_start(layout, self.u, self.v, rng, rows), None
+        rows = self.draw_rows(layout.hidden[0], rng)
+        if known is not None:
+            rows[: len(known.weights[0])] = self.standard.rows(known.weights[0], known.biases[0])
+        start, fit = draw_start(layout, self.u, self.v, rng, [rows]), None
         for share in CLOSE:
             goal = self.goal(share)
             settings = Settings(target=goal, max_steps=150, stall_above=STALLED * self.bend)
@@ -176,13 +180,28 @@ class Task:
         assert fit is not None
         return layout, fit
 
+    def draw_rows(self, width: int, rng: np.random.Generator) -> np.ndarray:
+        """Rows for a start that are random in the hidden vector, as those of networks are, in standard coordinates.
+
+        Units on fewer inputs than there are of them move together. A row that is random in whitened coordinates lies
+        almost wholly in directions in which they hardly move, and students that begin there stall.
+        """
+        rows = rng.standard_normal((width, self.x.shape[1]))
+        sizes = np.exp(rng.uniform(*np.log(NORMS), (width, 1)))
+        rows *= sizes / np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.maximum(self.x.std(axis=0), LEAST_MOVING)
+        shifts = BIAS * rng.standard_normal(width) - rows @ self.standard.mean
+        return self.standard.rows(rows, shifts)
+
     def approach(self, layout: Layout, start: np.ndarray) -> Minimum:
         """From a start that is right to a per cent or so to where the last digits begin."""
         return self._descend(layout, start, Settings(target=self.goal(CLOSE[-1]), max_steps=6, damping=1e-3))
 
-    def narrow(self, layout: Layout, fit: Minimum, goal: float) -> tuple[Layout, Minimum]:
-        """Without the units that the others can stand in for, refitted; fewer are taken where the refit fails."""
-        settings = Settings(target=goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
+    def narrow(self, layout: Layout, fit: Minimum, goal: float, near: float = 1.0) -> tuple[Layout, Minimum]:
+        """Without the units that the others can stand in for, refitted to ``near`` times the goal; fewer are taken
+        where the refit fails.
+        """
+        settings = Settings(target=near * goal, max_steps=80, damping=1e-3, stall_above=3 * goal)
         for _ in range(ROUNDS):
             cuts = plan_cuts(layout, fit.parameters, self.u, fit.rms)
             stop = min(AFFORDABLE * self.bend, BOLD * fit.rms)

@@ -5,7 +5,9 @@ than that span them (Algorithm 1 of Fornasier, Klock and Rauchensteiner 2019). O
 the domain the answers are those of the same network with first layer ``W B``, exactly and for any B; it is searched
 for there, where students have m0 instead of d weights a unit. Lifted back, the first layer is known up to the error
 of B, and a fit to points of the whole domain gives the last digits, at 1.3 answers a parameter. Used from 30 inputs
-on when at most half of the directions count: then it saves time and questions.
+on when at most half of the directions count: then it saves time and questions. Answers in single precision show the
+directions to 1e-4, which is enough: the network of a slice is exact for any B, and the last fit has three answers a
+parameter.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from unweave.solve.fit import fit_network
 from unweave.solve.polish import polish
 
 LEAST_INPUTS = 30
-SAMPLES_PER_PARAMETER = 1.3
+SAMPLES_PER_PARAMETER, SAMPLES_ROUNDED = 1.3, 3.0
+"""Answers in the last fit for each parameter; of single precision."""
 LIFTED = 1e-9
 """Relative residual on the whole domain above which the answers depend on more directions than were seen."""
 
@@ -42,7 +45,7 @@ def recover_reduced(
     narrow = widths is None or 2 * widths[0] <= size
     if (
         size < LEAST_INPUTS
-        or problem.precision.relative > 1e-12
+        or not (problem.precision.relative <= 1e-12 or problem.precision.kind == "float32")
         or not narrow
         or meter.ledger.left < 3 * size**2
     ):
@@ -69,7 +72,8 @@ def _lift(
         [network.biases[0] - first @ middle, *network.biases[1:]],
         network.activations,
     )
-    count = int(SAMPLES_PER_PARAMETER * lifted.num_parameters / meter.output_size) + 20
+    ratio = SAMPLES_PER_PARAMETER if problem.precision.kind == "float64" else SAMPLES_ROUNDED
+    count = int(ratio * lifted.num_parameters / meter.output_size) + 20
     x = meter.snap(meter.domain.sample(count, meter.input_size, problem.rng("lifted points")))
     with meter.stage("points in the domain"):
         y = meter.ask(x)

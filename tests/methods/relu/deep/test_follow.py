@@ -8,11 +8,13 @@ import pytest
 import unweave
 from methods.relu.deep.test_engine import first_layers, he_network, open_pool, rows_of
 from unweave.core.network import Network
+from unweave.methods.relu.deep.cross import measure_crossings
 from unweave.methods.relu.deep.extremes import random_lines
-from unweave.methods.relu.deep.follow import begin, follow
+from unweave.methods.relu.deep.follow import begin, follow, follow_box
 from unweave.methods.relu.deep.last import read_leak
 from unweave.methods.relu.deep.lift import Lifted, tell_sides
 from unweave.methods.relu.deep.view import LayerView
+from unweave.methods.relu.deep.walk import wander
 
 
 def leaky(network: Network, slope: float) -> Network:
@@ -41,6 +43,32 @@ def test_rows_of_units_over_more_features_than_inputs():
     found = np.array([trace.row / np.linalg.norm(trace.row) for trace in traces])
     cosine = np.max(np.abs(found @ rows.T), axis=1)
     assert np.sum(cosine > 1 - 1e-14) >= 4
+
+
+def test_a_crossing_is_ten_questions_and_its_share_is_right():
+    network = he_network((5, 12, 8, 8, 1), 0)
+    known = first_layers(network, 1)
+    pool = open_pool(network)
+    pool.add_lines(random_lines(pool.inquiry.meter.domain, 8, 5, pool.rng))
+    view = LayerView(pool, known)
+    pool.measure(view.open[:40], known)
+    kinks = [m for m in view.open[:40] if np.isfinite(pool.normal_error[m])]
+    traces = [begin(pool, known, int(m)) for m in kinks]
+    rows = rows_of(network, 1)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    low, high = follow_box(pool)
+    mine = [t for t in traces if np.any(np.abs(t.system @ rows.T).max(axis=0) < 1e-9)]
+    assert len(mine) >= 3
+    owner = np.repeat(np.arange(len(mine)), 4)
+    x = np.concatenate([np.repeat(t.places, 4, axis=0) for t in mine])
+    meetings = wander(known, mine, owner, x, low, high, pool.rng)
+    before = pool.num_queries
+    crossed = measure_crossings(pool.inquiry, mine, meetings, max_tries=1)
+    assert crossed.sum() >= 30
+    assert pool.num_queries - before <= 10 * len(meetings)
+    for number in np.unique(meetings.trace[crossed]):  # the equations that were learned are those of its unit
+        assert len(mine[number].system) > 6
+        assert np.abs(mine[number].system @ rows.T).max(axis=0).min() < 1e-8
 
 
 @pytest.mark.parametrize("slope", [0.0, 0.1])

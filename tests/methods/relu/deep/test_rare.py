@@ -13,9 +13,9 @@ from unweave.methods.relu.deep.extremes import random_lines, spread_points
 from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Stuck
-from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_place
+from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_last, put_in_place
 from unweave.methods.relu.deep.residual import add_missing_units
-from unweave.methods.relu.deep.top import features_at, features_below, fit_top
+from unweave.methods.relu.deep.top import count_wrong, features_at, features_below, fit_top
 from unweave.methods.relu.deep.view import LayerView
 from unweave.probes.lines import Lines
 
@@ -107,6 +107,36 @@ def test_a_rare_unit_of_an_inner_layer_is_put_in_its_place():
     told = [u for u in range(5) if (u, 7) not in opened[3]]
     size = np.linalg.norm(network.weights[1][2])
     np.testing.assert_allclose(whole.weights[2][told, 7], network.weights[2][told, 2] * size, rtol=1e-7)
+
+
+def test_rare_units_of_two_layers_are_put_in_their_places_one_after_the_other():
+    network = shifted(shifted(he_network((10, 8, 8, 5, 1), 1), 1, 2, 0.03), 2, 1, 0.04)
+    pool = open_pool(network)
+    pool.inquiry.meter.ask(spread_points_of(network))
+    pool.add_lines(random_lines(pool.inquiry.meter.domain, 6, network.input_size, pool.rng))
+    known = without(network, 1, 2, 2).extended(
+        np.delete(np.delete(rows_of(network, 2), 2, axis=1), 1, axis=0)
+    )
+    top, opened, placed = fit_top(pool, known), (), []
+    before = top.wrong.sum()
+    for _ in range(3):
+        found = find_rare_unit(pool, known, top)
+        if found is None:
+            break
+        if found[0] == 2:
+            better = put_in_last(pool, known, top, found[1], opened)
+        else:
+            better = put_in_place(pool, known, top, *found, lambda text: None)
+        if better is None:
+            break
+        placed.append(found[0])
+        known, top = better[:2]
+        opened = better[2] if found[0] == 2 else opened
+    assert sorted(placed)[-1] == 2
+    assert 1 in placed
+    assert known.weights[1].shape[0] == 8
+    assert known.weights[2].shape[0] >= 5
+    assert count_wrong(pool, known, top.coefficients) < 0.05 * before
 
 
 def test_where_a_weight_is_open_that_decides_whether_a_unit_is_on_nothing_is_sure():

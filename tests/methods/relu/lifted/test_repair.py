@@ -39,9 +39,14 @@ def test_repair_finds_missing_and_misread_units(seed: int) -> None:
     rng = np.random.default_rng(seed)
     truth = draw_sum(rng)
     x, y, bars = ask(truth, rng)
-    beta = truth.beta.copy()
-    beta[1, 2] += 0.3
-    spoiled = replace(truth, beta=beta).take(np.arange(UNITS - 1))
+    x1 = np.hstack([x, np.ones((len(x), 1))])
+    truth = on_rarely(truth, truth.forward(x1)[2])
+    order = np.argsort(np.mean(truth.on(x), axis=0))
+    missing, misread, plane = order[2], order[3], 2
+    gamma, beta = truth.gamma.copy(), truth.beta.copy()
+    beta[misread, plane] += 0.15
+    gamma[misread] += 0.15 * truth.rows[plane]
+    spoiled = replace(truth, gamma=gamma, beta=beta).take(np.delete(np.arange(UNITS), missing))
     assert wrong(spoiled, x, y, bars) > 0.1
     found = repair(spoiled, x, y, bars, rng, np.inf)
     assert wrong(found, x, y, bars) < 2e-3

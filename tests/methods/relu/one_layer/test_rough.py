@@ -47,3 +47,35 @@ def test_two_layers_are_left_to_other_methods_early():
     found = unweave.identify(answer, input_size=10, method="relu-lines")
     assert not found.identified
     assert found.ledger.total < 20 * truth.num_parameters
+
+
+@pytest.mark.parametrize("rare", [0, 3])
+def test_units_that_are_rarely_on_and_planes_that_meet_in_the_middle_of_a_box(rare):
+    rng = np.random.default_rng(4)
+    rows, columns = rng.standard_normal((12, 32)), rng.standard_normal((8, 12))
+    box = unweave.Box(0.0, 1.0)
+    spread = np.std(box.sample(4000, 32, rng) @ rows.T, axis=0)
+    biases = -rows.sum(axis=1) / 2 - np.where(np.arange(12) < rare, 1.7, 0.0) * spread
+    truth, answer = single(Network([rows, columns], [biases, rng.standard_normal(8)], ["relu", "identity"]))
+    found = unweave.identify(answer, input_size=32, domain=box, method="relu-lines")
+    assert found.identified
+    assert found.network is not None
+    x = box.sample(2000, 32, rng)
+    assert np.max(np.abs(found.network(x) - truth(x))) < 1e-5 * np.std(truth(x))
+
+
+def test_standard_errors_are_those_of_all_parameters_together():
+    truth = random_network((4, 3, 2), "relu", seed=2)
+    rows = np.hstack([truth.weights[0], truth.biases[0][:, None]])
+    affine = np.hstack([np.zeros((2, 4)), truth.biases[1][:, None]])
+    exact = Ridges(rows, truth.weights[1].T, affine).balanced()
+    rng = np.random.default_rng(3)
+    x = 2 * rng.standard_normal((400, 4))
+    off = []
+    for _ in range(20):
+        y = truth(x) + 1e-4 * rng.standard_normal((400, 2))
+        fitted = fit_ridges(exact, x, y, np.full(400, 1e-4))
+        off.append(np.abs(fitted.ridges.rows - exact.rows).max(axis=1) / np.abs(exact.rows).max(axis=1))
+    typical = np.sqrt(np.mean(np.square(off), axis=0))
+    assert np.all(typical < 1.5 * fitted.unit_errors())
+    assert np.all(fitted.unit_errors() < 10 * typical)

@@ -4,7 +4,8 @@ Across the border the gradient jumps by ``e`` where the unit is off and by ``e +
 added up there; across its zero set it jumps by c times its own gradient. So b is a difference of two second
 differences, in units of a third. Before the border four answers on a line across the zero set tell c and where it is;
 with two on the border, on either side of it, they tell c again, which sees whether it is the unit's. Two more beyond
-tell b, and a last one lies where the zero set goes on beyond the border if b is right: nine questions.
+tell b, and between them two at either side of where the zero set goes on if b is right see that the answers grow along
+the border there as they do before it: ten questions.
 """
 
 from __future__ import annotations
@@ -78,8 +79,10 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     if not len(go):
         return good, share, error, thinner, shows
     f, bar = _ask(inquiry, first[:, go])
-    turn, turn_error, moved, meets = _turn(f[2:], apart[go] - near[go], apart[go] + near[go], gap[go], bar)
-    c, c_error = turn / steep[go, None], turn_error / steep[go]
+    slopes, slope_errors, moved, meets = _slopes(
+        f[2:], apart[go] - near[go], apart[go] + near[go], gap[go], bar
+    )
+    c, c_error = (slopes[0] - slopes[1]) / steep[go, None], slope_errors.sum(axis=0) / steep[go]
     slant = (f[2] - f[0] - f[3] + f[1]) / step[go, None]
     miss = np.linalg.norm(slant - c * along[go, None], axis=1)
     length = np.linalg.norm(c, axis=1)
@@ -94,7 +97,7 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
         length[clear],
         bar[clear],
     )
-    moved = moved[clear]
+    moved, slopes, slope_errors = moved[clear], slopes[:, clear], slope_errors[:, clear]
     if not len(go):
         return good, share, error, thinner, shows
     beyond, more = _ask(inquiry, second[:, go])
@@ -109,39 +112,29 @@ def _try(inquiry: Inquiry, traces: list[Trace], m: Meetings, room: np.ndarray, t
     deep = lean < 0.5 * room_across
     thinner[go] = np.where(deep, 1.0, np.clip(0.3 * room_across / np.maximum(lean, 1e-300), 0.01, 0.5))
     fine &= deep
-    go, b, b_error, c, length, beyond = (
-        go[fine],
-        b[fine],
-        b_error[fine],
-        c[fine],
-        length[fine],
-        beyond[:, fine],
-    )
-    c_error, moved = c_error[fine], moved[fine]
-    if not len(go):
-        return good, share, error, thinner, shows
-    # beyond: the bent zero set is where b says, and bends the answers by the same coefficient
+    # beyond: the bent zero set is where b says, and the answers grow along the border as before it
     far = (along[go] - b) * step[go] / steep[go] + moved
-    last = (m.x - before)[go] + far[:, None] * v[go]
-    held = _contains(inquiry, last[None])[0]
-    go, b, b_error, c, length, far = go[held], b[held], b_error[held], c[held], length[held], far[held]
-    beyond, last, c_error = beyond[:, held], last[held], c_error[held]
+    gap = 0.3 * (apart[go] - np.abs(far))
+    middle = (m.x - before)[go] + far[:, None] * v[go]
+    last = np.stack([middle + gap[:, None] * v[go], middle - gap[:, None] * v[go]])
+    fine &= np.abs(far) < 0.95 * apart[go]
+    fine &= np.all(_contains(inquiry, np.where(fine[:, None], last, m.x[go])), axis=0)
+    go, b, b_error, c, length, far, gap = (part[fine] for part in (go, b, b_error, c, length, far, gap))
+    beyond, last, slopes, slope_errors = (part[:, fine] for part in (beyond, last, slopes, slope_errors))
     if not len(go):
         return good, share, error, thinner, shows
-    there, bar = _ask(inquiry, last[None])
-    right, left = apart[go] - far, apart[go] + far
-    turn = ((beyond[0] - there[0]) / right[:, None] - (there[0] - beyond[1]) / left[:, None]) / steep[
-        go, None
-    ]
-    turn_error = 2 * bar * (1 / right + 1 / left) / steep[go]
+    there, bar = _ask(inquiry, last)
+    ways = np.stack([apart[go] - far - gap, apart[go] + far - gap])
+    off_line = np.stack([beyond[0] - there[0], there[1] - beyond[1]]) - slopes * ways[:, :, None]
+    slack = SAFETY * (2 * bar + slope_errors * ways)
+    same = np.all(np.linalg.norm(off_line, axis=2) <= slack, axis=0)
     shows[go] = np.max(np.ptp(np.concatenate([beyond, there]), axis=0), axis=1) > 30 * bar
-    part = np.einsum("nk,nk->n", turn, c) / length**2 - 1
-    sideways = np.linalg.norm(turn - (1 + part)[:, None] * c, axis=1)
-    both = turn_error + c_error
-    wide = apart[go] + np.abs(far)
-    shift = np.abs(part) * wide
-    same = sideways <= SAFETY * both + 1e-9 * length
-    same &= shift <= SAFETY * (both / length * wide + step[go] * b_error / steep[go]) + OFF * room[go]
+    # how far off it they meet
+    apart_by = there[1] - there[0] + gap[:, None] * (slopes[0] + slopes[1])
+    turn = length * steep[go]
+    shift = np.linalg.norm(apart_by, axis=1) / turn
+    shift_error = (2 * bar + gap * slope_errors.sum(axis=0)) / turn
+    same &= shift <= SAFETY * (shift_error + step[go] * b_error / steep[go]) + OFF * room[go]
     # the border lies where it is thought to be to about what the zero set beyond is off: steps across it are as wrong
     b_error = b_error + 2 * np.abs(b * shift) / step[go]
     good[go] = same
@@ -160,17 +153,18 @@ def _ask(inquiry: Inquiry, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return answers.reshape(*points.shape[:2], -1), bars.reshape(points.shape[:2]).max(axis=0)
 
 
-def _turn(f: np.ndarray, right, left, gap, bar) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Across a zero set: by how much slopes differ, the error, how far off it two straight lines meet, whether they do.
+def _slopes(f: np.ndarray, right, left, gap, bar) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Slopes on both sides of a zero set, their errors, how far off it two straight lines meet, and whether they do.
 
     ``f``: answers at distances ``right`` and ``-left``, and ``gap`` to both sides of where it should be.
     """
     to_right, to_left = (right - gap)[:, None], (left - gap)[:, None]
     up, down = (f[0] - f[2]) / to_right, (f[3] - f[1]) / to_left
-    turn, error = up - down, 2 * bar * (1 / (right - gap) + 1 / (left - gap))
+    errors = 2 * bar / np.stack([right - gap, left - gap])
+    turn = up - down
     apart = f[3] - f[2] + gap[:, None] * (up + down)
     size = np.maximum(np.einsum("nk,nk->n", turn, turn), 1e-300)
     moved = np.einsum("nk,nk->n", apart, turn) / size
     rest = np.linalg.norm(apart - moved[:, None] * turn, axis=1)
-    meets = (rest <= SAFETY * (2 * bar + gap * error)) & (np.abs(moved) < 0.9 * gap)
-    return turn, error, moved, meets
+    meets = (rest <= SAFETY * (2 * bar + gap * errors.sum(axis=0))) & (np.abs(moved) < 0.9 * gap)
+    return np.stack([up, down]), errors, moved, meets

@@ -125,9 +125,10 @@ def find_layer(
             raise Missing(known.depth, view)
         units, sides = found
         tells = sides is None or not sides.failed or sides.is_leaky
-        if tells and len(units) > max(lifted, 1) and all(unit.whole for unit in units):
-            lifted = len(units)
-            layer = lift_layer(view, units, say)
+        whole = [unit for unit in units if unit.whole]  # the others do not become so by waiting
+        if tells and len(whole) > max(lifted, 1) and (attempt or len(whole) == len(units)):
+            lifted = len(whole)
+            layer = lift_layer(view, whole, say)
             if layer is not None:
                 return layer
         if sides is not None:

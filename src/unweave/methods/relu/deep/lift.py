@@ -23,6 +23,8 @@ FITS = 1e-6
 """What the rows of units above may leave, relative to their size."""
 SPARE = 1.5
 """Equations for every side that has to be told."""
+RANK = 1e-7
+"""Singular values of these equations below this tell nothing."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,9 @@ def tell_sides(
             f"  lifted: {len(kept)} traces, rank {rank} of {n}, worst {misses[worst]:.1e}, rho {middle:.6f}, "
             f"off {np.max(np.abs(size - middle)):.1e}"
         )
-        leak = read_leak(rho) if rank == n else None
+        if rank < n:  # fewer traces tell less
+            return None
+        leak = read_leak(rho)
         if leak is not None and misses[worst] < FITS:
             signs = np.sign(rho)
             return Told(signs, leak, rows_above(lifted, [one[0] for one in kept], signs, leak))
@@ -103,6 +107,14 @@ def tell_sides(
             return None
         kept.pop(worst)
     return None
+
+
+def are_enough(lifted: Lifted, traces: list[Trace]) -> bool:
+    """Whether traces say enough to tell all sides, if what they say is right."""
+    said = [side_equations(lifted, trace)[0] for trace in traces if trace.crossed]
+    if sum(len(a) for a in said) < SPARE * len(lifted.rows):
+        return False
+    return int(np.linalg.matrix_rank(np.vstack(said), tol=RANK)) == len(lifted.rows)
 
 
 def side_equations(lifted: Lifted, trace: Trace) -> tuple[np.ndarray, np.ndarray]:

@@ -15,7 +15,7 @@ import numpy as np
 from unweave.methods.relu.deep.candidates import Candidate, supporters
 from unweave.methods.relu.deep.confirm import zero_set
 from unweave.methods.relu.deep.follow import begin, follow
-from unweave.methods.relu.deep.lift import SPARE, Lifted, tell_sides
+from unweave.methods.relu.deep.lift import SPARE, Lifted, are_enough, tell_sides
 from unweave.methods.relu.deep.membership import explained
 from unweave.methods.relu.deep.orient import Layer
 from unweave.methods.relu.deep.trace import Trace
@@ -23,8 +23,9 @@ from unweave.methods.relu.deep.units import judge
 from unweave.methods.relu.deep.view import LayerView
 from unweave.methods.relu.outputs import shared_outputs, those_that_wait
 
-BATCHES = 4
-"""Times that more kinks are followed before the sides of a layer are given up."""
+BATCHES, MOST_BATCHES = 4, 20
+"""Times that more kinks are followed before the sides of a layer are given up; and as long as there are too few
+equations for them: in a deep network most kinks are of units that are lost."""
 MOST_TRIED = 2
 """Times that an entry is looked for in vain."""
 PLACES = 40
@@ -40,7 +41,9 @@ def lift_layer(view: LayerView, units: list[Candidate], say: Callable[[str], Non
     num = 2 * int(np.ceil(SPARE * len(rows) / pool.input_size)) + 4
     traces: list[Trace] = []
     tried: set[int] = set()
-    for _ in range(BATCHES):
+    for batch in range(MOST_BATCHES):
+        if batch >= BATCHES and (not traces or are_enough(lifted, traces)):
+            break
         seeds = _seeds(view, units, tried, num, above=True)
         if not len(seeds):
             break

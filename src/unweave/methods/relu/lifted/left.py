@@ -29,7 +29,25 @@ def with_left_over(
     """The relu network of two hidden layers with one unit more; None where what is left is not one unit's."""
     features = np.maximum(x @ network.weights[0].T + network.biases[0], 0.0)
     features = np.hstack([features, np.ones((len(x), 1))])
-    left = y - network(x)
+    told = tell_unit(features, y - network(x), bars, rng)
+    if told is None:
+        return None
+    whole, output = told
+    return Network(
+        [
+            network.weights[0],
+            np.vstack([network.weights[1], whole[:-1]]),
+            np.column_stack([network.weights[2], output]),
+        ],
+        [network.biases[0], np.append(network.biases[1], whole[-1]), network.biases[2]],
+        network.activations,
+    )
+
+
+def tell_unit(
+    features: np.ndarray, left: np.ndarray, bars: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Row over the features (n, f) and output of the unit that ``left`` (n, k) of the answers shows where it is on."""
     sizes = np.linalg.norm(left, axis=1)
     far = np.flatnonzero(sizes > CLEARLY * bars)
     if not len(far):
@@ -40,21 +58,13 @@ def with_left_over(
     mine = np.flatnonzero(
         (sizes > EXPLAINED * bars) & (along > 0) & (aside < EXPLAINED * bars + along / CLEARLY)
     )
-    shown = np.sum(features[mine] > 0, axis=0) > 2
+    shown = np.sum(features[mine] != 0, axis=0) > 2
     row = _row(features[np.ix_(mine, shown)], along[mine], bars[mine])
     if row is None:
         return None
     whole = np.zeros(len(shown))
     whole[shown] = row
-    return Network(
-        [
-            network.weights[0],
-            np.vstack([network.weights[1], whole[:-1]]),
-            np.column_stack([network.weights[2], output]),
-        ],
-        [network.biases[0], np.append(network.biases[1], whole[-1]), network.biases[2]],
-        network.activations,
-    )
+    return whole, output
 
 
 def _commonest(directions: np.ndarray, errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -15,11 +15,15 @@ from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
     FEWEST,
+    LEAVING,
+    MISSING,
+    MOST_HELD,
     ROUND,
     ROWS,
     Fitted,
 )
 from unweave.methods.relu.lifted.free import fit_freely
+from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
@@ -49,11 +53,20 @@ class Mended(Fitted):
             fitted = fit_freely(point, x[seen], y[seen], bars[seen])
             before, after = (self._amiss(p, x, y, bars) for p in (point, fitted))
             point, before = (fitted, after) if after[2] < before[2] else (point, before)
+            if turn % 3 == 0 and before[0] > MISSING:
+                point = self._repaired(point)
+                before = self._amiss(point, x, y, bars)
             # a unit that is on in a hundred-thousandth of the domain: too few answers are wrong, whatever is fitted
-            if turn > 1 and before[0] > BETTER * min(shares):
-                x, y, bars = self._look_closer(point)
-            point = self._repaired(point)
-            before = self._amiss(point, x, y, bars)
+            stuck = turn > 1 and before[0] > BETTER * min(shares)
+            if turn % 3 == 1 and (before[0] > MISSING or stuck):
+                if stuck:
+                    x, y, bars = self._look_closer(point)
+                    before = self._amiss(point, x, y, bars)
+                rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
+                grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
+                grown, after = self._better(grown, np.array([len(point.gamma)]), rows, before)
+                if left < LEAVING and after[2] < BETTER * before[2]:
+                    point, before = grown, after
             self.say(
                 f"  mended {turn}: {len(point.gamma)} units, wrong {before[0]:.5f}, typical {before[1]:.2f}"
             )

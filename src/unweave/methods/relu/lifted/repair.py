@@ -39,6 +39,10 @@ MOST_TURNS, IDLE = 60, 3
 """Changes at most, and turns in a row that may bring none."""
 SOUND = 0.1
 """Share of wrong answers where a unit is on up to which it is kept when all else is begun anew."""
+NEARLY, ROUGH = 100.0, 1.5
+"""Deviations in error bars of answers that are nearly right, and their median from which on planes are to blame."""
+PATIENCE, HALVED = 8, 0.6
+"""Changes in a row that must leave no more than this share of wrong answers."""
 HOPELESS = 0.95
 """Share of answers that may be wrong then for more to be tried."""
 TWINS = 1e-3
@@ -74,7 +78,8 @@ def repair(
 
 def _repair(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
     """The same of some of about ``size`` answers; where many stay wrong, begun anew over what is sound."""
-    best = state = _improve(_without_twins(state), size, rng, deadline, say)
+    state = _sharper(_without_twins(state), rng)
+    best = state = _improve(state, size, rng, deadline, say)
     if best.wrong.sum() > FEW * size and clock.now() < deadline:
         state = _rebuilt(best, rng)
         say(f"  rebuilt over {len(state.point.gamma)} units: {state.wrong.sum()} wrong")
@@ -84,12 +89,27 @@ def _repair(state: Left, size: float, rng: np.random.Generator, deadline: float,
     return best
 
 
+def _sharper(state: Left, rng: np.random.Generator) -> Left:
+    """Everything fitted to the answers that are nearly right, where these are rougher than they should be."""
+    misses = state.misses
+    nearly = misses < NEARLY
+    if nearly.mean() < 1 - HOPELESS or np.median(misses[nearly]) < ROUGH:
+        return state
+    rows = rng.permutation(np.flatnonzero(nearly))[: 2 * MOST_RIGHT]
+    point = fit_freely(state.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=4)
+    fitted = state.of(point)
+    return fitted if fitted.wrong.sum() < state.wrong.sum() else state
+
+
 def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float, say) -> Left:
     """Change after change, as long as they leave fewer of the answers, of about ``size``, wrong."""
-    idle = 0
+    idle, counts = 0, list[int]()
     for turn in range(MOST_TURNS):
         before = int(state.wrong.sum())
+        counts.append(before)
         if not before or clock.now() > deadline or idle == IDLE:
+            break
+        if turn >= PATIENCE and before > HALVED * counts[-1 - PATIENCE]:
             break
         best, what = _best_change(state, rng, fits=before < FEW * size)
         after = int(best.wrong.sum())

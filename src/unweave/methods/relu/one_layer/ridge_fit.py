@@ -82,7 +82,7 @@ class RidgeFit:
 
     def unit_errors(self) -> np.ndarray:
         """The standard error of each unit relative to its largest weight."""
-        return self.system.unit_errors(max(self.rms, 0.3))
+        return self.system.unit_errors(max(self.typical, 0.3))
 
 
 def fit_ridges(

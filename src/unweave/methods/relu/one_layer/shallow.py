@@ -18,6 +18,8 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.domains import Box
 from unweave.evidence.meter import Meter
+from unweave.methods.relu.beside import points_beside
+from unweave.methods.relu.lifted.left import tell_unit
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
@@ -36,6 +38,8 @@ TWINS = 1e-2
 """Units whose planes differ by less are tried as one; so are units that add so much less than the typical one."""
 VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
 """Relative error from which on a unit may be none, how often such are left out, and error up to which it is one."""
+MOST_REFITS, FEWER = 4, 0.5
+"""How often answers that a fit misses are taken in, and the share of them that may be missed then."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -49,9 +53,15 @@ FIRST_LINES = 2
 SURE, MANY, BENDING = 0.1, 40, 0.87
 """How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
 the share of them at which lines bend that cross no facets of deeper units."""
+SIDED = 2
+"""Answers, times inputs, in which every unit is to be on, and off."""
+AROUND = 4
+"""Points, times inputs, that are asked around answers which no line explains."""
 POOREST, ALIKE = 0.3, 0.15
 """Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
 DEVIATIONS = 6.0
+LOOSE = 0.15
+"""Share of the coordinates in which a line from a corner does not lead to the opposite one."""
 CORNER = 0.02
 """How far inside a box its corners are asked, so that there is room for gradients."""
 ROUGHLY = 0.02
@@ -115,6 +125,7 @@ class ShallowSearch:
         if self.ridges is None:
             return False
         quiet, num_dropped, shares = 0, 0, list[float]()
+        nearly = False
         for turn in range(max_rounds):
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
@@ -130,16 +141,17 @@ class ShallowSearch:
                     return True
                 continue
             quiet = 0
-            if self.wrong == 0 and num_dropped < MOST_DROPPED:
+            if self.wrong == 0 and nearly and num_dropped < MOST_DROPPED:
                 num_dropped += self._drop_vague()
+            nearly = self.wrong == 0
             shares.append(self.wrong)
             if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
                 return False
             with self.meter.stage("missing units"):
                 if typical > BEYOND:
                     self._follow_lines(self._lines(2))
-                else:
-                    self._add_missing(probes, misses)
+                elif not self._add_missing(probes, misses):
+                    self._add_left_over()
         return False
 
     def _settle(self) -> None:
@@ -295,14 +307,17 @@ class ShallowSearch:
         return int(np.argmax(same)) if same.any() else None
 
     def _lines(self, count: int) -> Lines:
-        """Lines across the domain; in a box half of them between opposite corners."""
+        """Lines across the domain; in a box half of them between corners that are nearly opposite."""
         domain, d = self.meter.domain, self.inquiry.input_size
         plain = draw_lines(domain, count, d, self.rng)
         if not isinstance(domain, Box) or d < 2:
             return plain
         low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
         ends = low + (high - low) * np.where(self.rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
-        corners = line_through(domain, ends, low + high - ends)
+        # never through the very middle, where planes without a bias meet
+        elsewhere = domain.sample(count, d, self.rng)
+        goals = np.where(self.rng.uniform(size=(count, d)) < LOOSE, elsewhere, low + high - ends)
+        corners = line_through(domain, ends, goals)
         return plain.take(np.arange(count // 2)).join(corners.take(np.arange(count - count // 2)))
 
     def _probe(self, *, share: float) -> np.ndarray:
@@ -362,9 +377,13 @@ class ShallowSearch:
     def _fit(self, probes: np.ndarray) -> None:
         """Fit all units to the answers that no missing unit can have spoilt: not far worse than most ``probes``."""
         assert self.ridges is not None
+        if self.bounded:
+            with self.meter.stage("points"):
+                self._ask_on_both_sides()
         x, y, bars = self.answers()
         rows = self.choose_rows(x)
         x, y, bars = x[rows], y[rows], bars[rows]
+        self._approach(x, y, bars)
         for _ in range(3):
             typical = float(np.median(self._misses(probes)))
             misses = np.max(np.abs(self.ridges(x) - y), axis=1) / bars
@@ -378,12 +397,77 @@ class ShallowSearch:
                 break
         self.num_fresh = 0
         assert self.fitted is not None
+        if typical <= BEYOND or np.median(self._misses(probes)) <= BEYOND:
+            self._fit_misses(x[kept], y[kept], bars[kept])
         level = self.fitted.typical
         if ORDINARY < level < ROUGHER and typical <= BEYOND:  # the answers are rougher than they seemed
             factor = min(level / ORDINARY, ROUGHER / self.roughness)
             self.roughness *= factor
             noise, relative = self.inquiry.noise * factor, self.inquiry.relative * factor
             self.inquiry = replace(self.inquiry, noise=noise, relative=relative)
+
+    def _approach(self, x: np.ndarray, y: np.ndarray, bars: np.ndarray) -> None:
+        """Fits with error bars as large as what is still off, as long as that falls.
+
+        Behind a squashing the errors of answers differ a thousandfold, and a start that is off by more than the least
+        of them would be led by few answers.
+        """
+        assert self.ridges is not None
+        size = np.max(np.abs(y), axis=1) + self.inquiry.slope * np.linalg.norm(x, axis=1)
+        off = np.max(np.abs(self.ridges(x) - y), axis=1)
+        for _ in range(MOST_REFITS):
+            if np.median(off / bars) <= BEYOND:
+                return
+            before = float(np.median(off / size))
+            soft = np.hypot(bars, before * size)
+            fitted = fit_ridges(self.ridges, x, y, soft, max_steps=10, deadline=self.deadline)
+            off = np.max(np.abs(fitted.ridges(x) - y), axis=1)
+            if np.median(off / size) > FEWER * before:
+                return
+            self.ridges = fitted.ridges
+
+    def _fit_misses(self, x: np.ndarray, y: np.ndarray, bars: np.ndarray) -> None:
+        """With the answers that the fit to these misses as well, where it then misses few others.
+
+        Where answers are hardly more than parameters, it is off elsewhere by far more than their errors, and those it
+        misses tell most; a unit that is missing leaves them missed.
+        """
+        assert self.ridges is not None
+        for _ in range(MOST_REFITS):
+            wrong = np.flatnonzero(self._all_misses() > BEYOND)
+            if not len(wrong):
+                return
+            chosen = self.rng.permutation(wrong)[: len(x) // 3]
+            more = [each[chosen] for each in self.answers()]
+            joined = [np.concatenate(pair) for pair in zip((x, y, bars), more, strict=True)]
+            before = self.ridges
+            fitted = fit_ridges(before, *joined, deadline=self.deadline)
+            self.ridges = fitted.ridges
+            if np.sum(self._all_misses() > BEYOND) > FEWER * len(wrong):
+                self.ridges = before
+                return
+            self.fitted, (x, y, bars) = fitted, joined
+
+    def _ask_on_both_sides(self) -> None:
+        """More answers where a unit is on, or off, in fewer of them than tell its row."""
+        assert self.ridges is not None
+        d = self.inquiry.input_size
+        for row, fewer in self._rarer_sides():
+            x, _, _ = self.answers()
+            base = x[((x @ row[:-1] + row[-1]) > 0) == fewer]
+            if not 0 < len(base) < SIDED * (d + 1):
+                continue
+            points = points_beside(base, 4 * SIDED * (d + 1), self.meter.domain, self.rng)
+            points = points[((points @ row[:-1] + row[-1]) > 0) == fewer]
+            self.meter.ask(points[: SIDED * (d + 1) - len(base)])
+
+    def _rarer_sides(self) -> list[tuple[np.ndarray, bool]]:
+        """Every unit's row, and whether it is more rarely on than off."""
+        assert self.ridges is not None
+        on = self.ridges.heights(self.answers()[0]) > 0
+        return [
+            (row, bool(share < 0.5)) for row, share in zip(self.ridges.rows, on.mean(axis=0), strict=True)
+        ]
 
     def choose_rows(self, x: np.ndarray) -> np.ndarray:
         """As many of the questions ``x`` as a fit needs, most of them from all over the domain."""
@@ -395,7 +479,12 @@ class ShallowSearch:
         few = self.rng.permutation(len(x))[: most // 4]
         own = self.rng.permutation(len(points))[: most - len(few)]
         worst = np.argsort(-self._all_misses())[: most // 10] if len(x) == len(self.answers()[0]) else few[:0]
-        return np.unique(np.concatenate([few, find_rows(points[own], x), worst])).astype(int)
+        chosen = [few, find_rows(points[own], x), worst]
+        if self.bounded:
+            for row, fewer in self._rarer_sides():
+                side = np.flatnonzero(((x @ row[:-1] + row[-1]) > 0) == fewer)
+                chosen.append(self.rng.permutation(side)[: SIDED * x.shape[1]])
+        return np.unique(np.concatenate(chosen)).astype(int)
 
     def _doubt(self, x: np.ndarray) -> np.ndarray:
         """How much the units that were not fitted yet contribute to the answers to ``x``."""
@@ -413,14 +502,14 @@ class ShallowSearch:
         x, y, bars = self.answers()
         return np.max(np.abs(self.ridges(x) - y), axis=1) / bars
 
-    def _add_missing(self, probes: np.ndarray, misses: np.ndarray, num_lines: int = 6) -> None:
-        """Units that bend the rest first on the ways from explained answers to others."""
+    def _add_missing(self, probes: np.ndarray, misses: np.ndarray, num_lines: int = 6) -> bool:
+        """Units that bend the rest first on the ways from explained answers to others, if any are measured."""
         assert self.ridges is not None
         good = probes[misses < 3]
         x, _, _ = self.answers()
         wrong = x[self._all_misses() > BEYOND] if not np.any(misses > BEYOND) else probes[misses > BEYOND]
         if not len(good) or not len(wrong):
-            return
+            return False
         wrong = wrong[self.rng.permutation(len(wrong))[:num_lines]]
         apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
         apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
@@ -428,7 +517,25 @@ class ShallowSearch:
         lines = up_to_the_first_miss(residual, good[np.argmin(apart, axis=1)], wrong)
         kinks = first_of_each_kind(find_kinks(residual, lines))
         planes, _ = measure_planes(residual, lines, kinks, self.rng)
-        self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+        return self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+
+    def _add_left_over(self) -> None:
+        """A unit too weak or too rarely on for lines: where it alone is missing, answers are linear in its row."""
+        assert self.ridges is not None
+        wrong = self.answers()[0][self._all_misses() > BEYOND]
+        if not len(wrong):
+            return
+        near = np.linalg.norm(wrong, axis=1)
+        wrong = wrong[near <= 3 * np.median(near)]
+        self.meter.ask(points_beside(wrong, AROUND * wrong.shape[1], self.meter.domain, self.rng))
+        x, y, bars = self.answers()
+        told = tell_unit(np.column_stack([x, np.ones(len(x))]), y - self.ridges(x), bars, self.rng)
+        if told is not None:
+            before, wrong = self.ridges, np.sum(self._all_misses() > BEYOND)
+            rows, columns = np.vstack([before.rows, told[0]]), np.vstack([before.columns, told[1]])
+            self.ridges = replace(before, rows=rows, columns=columns)
+            if np.sum(self._all_misses() > BEYOND) > FEWER * wrong:
+                self.ridges = before
 
     def _take_in(self, planes: Planes, origins: np.ndarray) -> bool:
         """Add units on these planes, active on the side away from where the lines began."""
