@@ -3,6 +3,8 @@
 For l = 1, 2, ...: candidate rows in the known features, kept when their zero sets show where they should; entries
 that no kink has shown are asked for; the sides follow from answers around corners of the layers below, or from the
 output layer when the layer is the last; then the output layer is tried by least squares on every answer.
+
+One long file: every stage reads and changes the same layers and pool.
 """
 
 from __future__ import annotations

@@ -20,13 +20,15 @@ from unweave.core.domains import Box
 from unweave.evidence.meter import Meter
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.left import tell_unit
+from unweave.methods.relu.one_layer.expected import count_bends, same_unit, unpredicted
+from unweave.methods.relu.one_layer.places import draw_ways, rarer_sides, spread_points, telling_corners
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import BLIND, Inquiry
-from unweave.probes.kinks import Kinks, find_kinks
-from unweave.probes.lines import Lines, draw_lines, line_through
+from unweave.probes.kinks import find_kinks
+from unweave.probes.lines import Lines
 from unweave.probes.planes import Planes, measure_planes, no_planes
 
 ORDINARY = 0.7
@@ -50,20 +52,14 @@ MOST_LINES, QUIET = 40, 4
 """Lines at the beginning, and how many in a row must show no new unit in a bounded domain."""
 FIRST_LINES = 2
 """Lines that bend all along with which a search ends."""
-SURE, MANY, BENDING = 0.1, 40, 0.87
-"""How well the crossing of a plane must be known, relative to the kinks' distance, how many such crossings speak, and
-the share of them at which lines bend that cross no facets of deeper units."""
+MANY, BENDING = 40, 0.87
+"""How many crossings of planes speak, and the share at which lines bend that cross no facets of deeper units."""
 SIDED = 2
 """Answers, times inputs, in which every unit is to be on, and off."""
 AROUND = 4
 """Points, times inputs, that are asked around answers which no line explains."""
-POOREST, ALIKE = 0.3, 0.15
-"""Worst relative error of a normal that a fit can begin with; how far jumps of one unit may differ."""
-DEVIATIONS = 6.0
-LOOSE = 0.15
-"""Share of the coordinates in which a line from a corner does not lead to the opposite one."""
-CORNER = 0.02
-"""How far inside a box its corners are asked, so that there is room for gradients."""
+POOREST = 0.3
+"""Worst relative error of a normal that a fit can begin with."""
 ROUGHLY = 0.02
 """How far off a unit may be that was measured but not fitted yet, relative to what it adds."""
 SPOILT = 20.0
@@ -149,7 +145,7 @@ class ShallowSearch:
                 return False
             with self.meter.stage("missing units"):
                 if typical > BEYOND:
-                    self._follow_lines(self._lines(2))
+                    self._follow_lines(self._draw_ways(2))
                 elif not self._add_missing(probes, misses):
                     self._add_left_over()
         return False
@@ -207,7 +203,7 @@ class ShallowSearch:
         for _ in range(MOST_LINES):
             if quiet == (QUIET if self.bounded else 1) or clock.now() > self.deadline:
                 break
-            quiet = quiet + 1 if not self._follow_lines(self._lines(1)) else 0
+            quiet = quiet + 1 if not self._follow_lines(self._draw_ways(1)) else 0
             if self.num_endless == len(self.seen) >= FIRST_LINES:
                 return  # the answers bend all along
             if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
@@ -229,8 +225,10 @@ class ShallowSearch:
         kinks = find_kinks(self.inquiry, lines)
         self.num_endless += sum(found.endless for found in kinks)
         for line, found in enumerate(kinks):
-            self._count_bends(lines, line, found)
-        unseen = [self._unpredicted(lines, i, found) for i, found in enumerate(kinks)]
+            num_crossings, num_bends = count_bends(self.planes, lines, line, found)
+            self._num_crossings += num_crossings
+            self._num_bends += num_bends
+        unseen = [unpredicted(self.planes, lines, i, found) for i, found in enumerate(kinks)]
         self.seen.append((sum(len(u.positions) for u in unseen), sum(len(k.positions) for k in kinks)))
         planes, pieces = measure_planes(self.inquiry, lines, unseen, self.rng)
         if self.pieces is None and not pieces.valid.any():
@@ -242,7 +240,7 @@ class ShallowSearch:
         before = len(self.planes)
         for i in np.argsort(fresh.errors):
             one = fresh.take([i])
-            same = self._same_unit(one)
+            same = same_unit(self.planes, one)
             if same is None:
                 self.planes = self.planes.join(one)
             elif one.errors[0] < self.planes.errors[same]:
@@ -251,121 +249,19 @@ class ShallowSearch:
             self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
         return len(self.planes) - before
 
-    def _predict(self, lines: Lines, line: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where a line crosses the known planes, how sure that is, and how the answers would bend there."""
-        planes = self.planes
-        rates = planes.normals @ lines.directions[line]
-        rates = np.where(np.abs(rates) > 1e-12, rates, 1e-12)
-        places = -(planes.normals @ lines.origins[line] + planes.offsets) / rates
-        apart = np.linalg.norm(
-            lines.origins[line] + places[:, None] * lines.directions[line] - planes.points, axis=1
-        )
-        slack = DEVIATIONS * planes.errors * np.max(np.abs(planes.normals), axis=1) * apart / np.abs(rates)
-        return places, slack, planes.jumps * np.abs(rates)[:, None]
-
-    def _count_bends(self, lines: Lines, line: int, found: Kinks) -> None:
-        """At how many known planes that the line surely crosses it bends."""
-        if len(found.positions) < 2 or not len(self.planes):
-            return
-        places, slack, jumps = self._predict(lines, line)
-        slack = 2 * slack + 1e-6 * (lines.scale[line] + np.abs(places))
-        room = SURE * np.ptp(found.positions) / len(found.positions)
-        weakest = np.min(np.linalg.norm(found.jumps, axis=1))
-        within = (places > found.positions.min()) & (places < found.positions.max())
-        sure = within & (slack < room) & (np.linalg.norm(jumps, axis=1) > 2 * weakest)
-        for t, width in zip(places[sure], slack[sure], strict=True):
-            if len(found.unresolved) and np.min(np.abs(found.unresolved - t)) < room + width:
-                continue
-            self._num_crossings += 1
-            self._num_bends += bool(np.min(np.abs(found.positions - t)) <= width)
-
-    def _unpredicted(self, lines: Lines, line: int, found: Kinks) -> Kinks:
-        """The kinks of a line that are neither where nor as large as a known unit would have them."""
-        places, slack, jumps = self._predict(lines, line)
-        sizes = np.linalg.norm(jumps, axis=1)
-        new = []
-        for t, jump in zip(found.positions, found.jumps, strict=True):
-            close = np.abs(places - t) <= slack + 1e-3 * (lines.scale[line] + abs(t))
-            alike = np.linalg.norm(jumps - jump, axis=1) <= ALIKE * np.maximum(sizes, np.linalg.norm(jump))
-            new.append(not np.any(close & alike))
-        chosen = np.array(new, dtype=bool)
-        others = np.concatenate([found.unresolved, found.positions[~chosen]])
-        return replace(found, positions=found.positions[chosen], jumps=found.jumps[chosen], unresolved=others)
-
-    def _same_unit(self, one: Planes) -> int | None:
-        """The known unit that this is another measurement of."""
-        planes = self.planes
-        if not len(planes):
-            return None
-        along = planes.normals @ one.normals[0]
-        near = np.abs(planes.normals @ one.points[0] + planes.offsets)
-        apart = np.linalg.norm(planes.points - one.points[0], axis=1)
-        size = np.linalg.norm(planes.jumps, axis=1)
-        alike = np.linalg.norm(planes.jumps - one.jumps[0], axis=1) <= 2 * ALIKE * size
-        off = DEVIATIONS * (planes.errors + one.errors[0]) + 1e-4
-        same = alike & (np.abs(along) > 1 - ALIKE) & (near <= off * (1 + apart))
-        return int(np.argmax(same)) if same.any() else None
-
-    def _lines(self, count: int) -> Lines:
-        """Lines across the domain; in a box half of them between corners that are nearly opposite."""
-        domain, d = self.meter.domain, self.inquiry.input_size
-        plain = draw_lines(domain, count, d, self.rng)
-        if not isinstance(domain, Box) or d < 2:
-            return plain
-        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
-        ends = low + (high - low) * np.where(self.rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
-        # never through the very middle, where planes without a bias meet
-        elsewhere = domain.sample(count, d, self.rng)
-        goals = np.where(self.rng.uniform(size=(count, d)) < LOOSE, elsewhere, low + high - ends)
-        corners = line_through(domain, ends, goals)
-        return plain.take(np.arange(count // 2)).join(corners.take(np.arange(count - count // 2)))
+    def _draw_ways(self, count: int) -> Lines:
+        return draw_ways(self.meter.domain, count, self.inquiry.input_size, self.rng)
 
     def _probe(self, *, share: float) -> np.ndarray:
         """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter."""
         assert self.ridges is not None
         count = int(np.clip(share * self.ridges.size / self.inquiry.output_size, 64, 6000))
-        x = self._spread(count)
-        if isinstance(self.meter.domain, Box):
-            x[: count // 2] = self._corners(count // 2)
+        domain, d = self.meter.domain, self.inquiry.input_size
+        x = spread_points(domain, self.ridges, count, d, self.rng)
+        if isinstance(domain, Box):
+            x[: count // 2] = telling_corners(domain, self.ridges, count // 2, d, self.rng)
         self.meter.ask(x)
         return self.meter.snap(x)
-
-    def _spread(self, count: int) -> np.ndarray:
-        """Points of the domain and its edge; around the planes where it has no end, some of them farther out."""
-        domain, d = self.meter.domain, self.inquiry.input_size
-        if self.bounded:
-            third = count // 3
-            return np.concatenate(
-                [domain.sample(count - third, d, self.rng), domain.edge(third, d, self.rng)]
-            )
-        assert self.ridges is not None
-        ridges = self.ridges.balanced()
-        away = np.median(np.abs(ridges.rows[:, -1])) if ridges.num_units else 1.0
-        radii = (1.0 + away) * 10 ** self.rng.choice([0.0, 0.0, 0.3, 1.0], size=(count, 1))
-        return radii * self.rng.standard_normal((count, d))
-
-    def _corners(self, count: int) -> np.ndarray:
-        """Corners of a box to which gradients of mixtures of the outputs point, and a few loosened from them."""
-        domain, d, k = self.meter.domain, self.inquiry.input_size, self.inquiry.output_size
-        assert isinstance(domain, Box)
-        assert self.ridges is not None
-        low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
-        x = domain.sample(count, d, self.rng)
-        mixtures = self.rng.standard_normal((count, k))
-        if self.ridges.num_units:  # half of them: one unit as far as it goes
-            single = self.rng.integers(self.ridges.num_units, size=count)
-            towards = self.rng.choice([-1.0, 1.0], size=count)
-        low, high = low + CORNER * (high - low), high - CORNER * (high - low)
-        for _ in range(3):
-            active = self.ridges.heights(x) > 0
-            push = ((mixtures @ self.ridges.columns.T) * active) @ self.ridges.rows[:, :-1]
-            push += mixtures @ self.ridges.affine[:, :-1]
-            if self.ridges.num_units:
-                own = towards[:, None] * self.ridges.rows[single, :-1]
-                push = np.where((np.arange(count) % 2 == 0)[:, None], own, push)
-            x = np.where(push > 0, high, low)
-        loose = self.rng.uniform(size=x.shape) < self.rng.choice([0.0, 0.1, 0.3], size=(count, 1))
-        return np.where(loose, self.rng.uniform(low, high, size=x.shape), x)
 
     def answers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Everything asked, with error bars; answers without any are left out."""
@@ -452,7 +348,7 @@ class ShallowSearch:
         """More answers where a unit is on, or off, in fewer of them than tell its row."""
         assert self.ridges is not None
         d = self.inquiry.input_size
-        for row, fewer in self._rarer_sides():
+        for row, fewer in rarer_sides(self.ridges, self.answers()[0]):
             x, _, _ = self.answers()
             base = x[((x @ row[:-1] + row[-1]) > 0) == fewer]
             if not 0 < len(base) < SIDED * (d + 1):
@@ -460,14 +356,6 @@ class ShallowSearch:
             points = points_beside(base, 4 * SIDED * (d + 1), self.meter.domain, self.rng)
             points = points[((points @ row[:-1] + row[-1]) > 0) == fewer]
             self.meter.ask(points[: SIDED * (d + 1) - len(base)])
-
-    def _rarer_sides(self) -> list[tuple[np.ndarray, bool]]:
-        """Every unit's row, and whether it is more rarely on than off."""
-        assert self.ridges is not None
-        on = self.ridges.heights(self.answers()[0]) > 0
-        return [
-            (row, bool(share < 0.5)) for row, share in zip(self.ridges.rows, on.mean(axis=0), strict=True)
-        ]
 
     def choose_rows(self, x: np.ndarray) -> np.ndarray:
         """As many of the questions ``x`` as a fit needs, most of them from all over the domain."""
@@ -481,7 +369,7 @@ class ShallowSearch:
         worst = np.argsort(-self._all_misses())[: most // 10] if len(x) == len(self.answers()[0]) else few[:0]
         chosen = [few, find_rows(points[own], x), worst]
         if self.bounded:
-            for row, fewer in self._rarer_sides():
+            for row, fewer in rarer_sides(self.ridges, self.answers()[0]):
                 side = np.flatnonzero(((x @ row[:-1] + row[-1]) > 0) == fewer)
                 chosen.append(self.rng.permutation(side)[: SIDED * x.shape[1]])
         return np.unique(np.concatenate(chosen)).astype(int)
