@@ -22,7 +22,7 @@ from unweave.solve.layout import Layout
 
 NUM_DRAWN, NUM_CLIMBING = 1500, 400
 """Points drawn for each batch, and how many of the best climb."""
-NUM_STEPS = 20
+NUM_STEPS = 30
 """Steps of each climb."""
 FIRST_STEP, LONGER, SHORTER = 0.3, 1.5, 0.8
 """Size of a step relative to the point, and what becomes of it after one that tells more and one that does not."""
@@ -31,7 +31,7 @@ ACROSS = 0.3
 COUNTED, NUM_DIRECTIONS = 1e-3, 64
 """Parameters that count less than this, of the least known one, are left out while climbing; directions of the
 covariance in which an answer's own part in it is taken."""
-NUM_BATCHES, LEAST_BATCH = 12, 40
+NUM_BATCHES, LEAST_BATCH = 15, 40
 MOST_ENTRIES = 2e7
 """Of the Jacobian of the points drawn for one batch."""
 

@@ -21,7 +21,7 @@ from unweave.solve.aim import aimed_points
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.propagated import propagated_rounding
 
-GOALS = ((2e-6, 6), (3.5e-6, 20))
+GOALS = ((2.5e-6, 6), (3.5e-6, 20), (4.5e-6, 40))
 """Standard errors, relative to the largest parameter of a unit, that are asked for, and questions a parameter up to
 which they are."""
 USUAL_LEVEL, LEAST_LEVEL = 0.8, 0.75
