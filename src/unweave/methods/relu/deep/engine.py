@@ -126,8 +126,9 @@ def recover(
             )
             fine, top = sharpen_layers(pool, known, top)
             if top.is_output:
-                for number in range(known.depth):
-                    met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
+                for number in range(known.depth):  # of layers that were put in order since nothing was met
+                    below, units = fine.first(number), met.get(_key(known.first(number)), (known, []))[1]
+                    met[_key(below)] = below, units
                 fine, top = _ask_below(pool, fine, top, opened, say)
                 bare = known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
