@@ -69,7 +69,7 @@ def orient_last(
     else:
         states = np.zeros(told.shape)
         signs = np.where((known.active(h) @ (~told).T.astype(np.int64)) > 0, 0.0, np.sign(z))
-    take = np.flatnonzero(np.all(signs != 0, axis=1))
+    take = np.flatnonzero(np.all(signs != 0, axis=1) & ~known.is_unsure(x))
     if len(take) < 3 * (len(rows) + known.width) + 20:
         return None
     take = take[some_rows(len(take))]

@@ -16,6 +16,7 @@ from unweave.methods.relu.deep.corners import Corner, Corners
 from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.firm import cross_zero_set, firm_units
+from unweave.methods.relu.deep.hypotheses import choose_sides
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.missing import (
@@ -42,6 +43,8 @@ FEW_LINES = 3
 RARE = 2
 """Corners that a unit which is missing may spoil, for every one that tells sides, when nothing else shows it: features
 are extreme at corners, and units that are hardly ever on are on there."""
+MOST_AGAINST = 0.25
+"""Share of the corners that may contradict the sides which others tell: a rare unit that is missing is active there."""
 NUM_NORMALS = 4
 """Kinks of a unit that corners have shown whose normals are measured."""
 
@@ -117,13 +120,33 @@ def orient(
             if layer is not None:
                 return layer
     if len(units) >= 2 and not all(unit.whole for unit in units):
-        rows, seen = rows_of(units)
-        told = vote_sides(corners, rows, seen)
-        say(_told(told, len(rows)))
-        if told.settled and not told.failed:
-            rows, seen = _take_entries(rows, seen, told)
-            return close_layer(pool, known, rows * told.signs()[:, None], seen)
+        layer = _settle_open(view, corners, units, say, attempt)
+        if layer is not None:
+            return layer
     return units, sides
+
+
+def _settle_open(
+    view: LayerView, corners: Corners, units: list[Candidate], say: Callable[[str], None], attempt: int
+) -> Layer | None:
+    """The layer with units whose entries are open, where corners tell the sides of all of them, or of all that they show.
+
+    Later on all corners together are asked for the sides, and units that no corner tells anything of are left out.
+    """
+    pool, known, rows_seen = view.pool, view.known, rows_of(units)
+    rows, seen = rows_seen
+    told = vote_sides(corners, rows, seen)
+    say(_told(told, len(rows)))
+    if told.settled and not told.failed:
+        rows, seen = _take_entries(rows, seen, told)
+        return close_layer(pool, known, rows * told.signs()[:, None], seen)
+    signs = choose_sides(corners.asked, *rows_seen, most_against=MOST_AGAINST if attempt else 0.0)
+    if signs is not None:
+        return close_layer(pool, known, rows_seen[0] * signs[:, None], rows_seen[1])
+    shown = told.votes.sum(axis=1) > 0
+    if attempt and 2 <= shown.sum() < len(shown):
+        return _settle_open(view, corners, [unit for unit, shows in zip(units, shown, strict=True) if shows], say, 0)
+    return None
 
 
 def _settle_layer(
