@@ -38,12 +38,14 @@ def find_states(z: np.ndarray, h: np.ndarray, rows: np.ndarray, seen: np.ndarray
 
 
 def signs_at(z: np.ndarray, h: np.ndarray, seen: np.ndarray, states: np.ndarray) -> np.ndarray:
-    """Signs (n, units) of arguments; 0 where features are on whose weights are not seen, and their states do not agree."""
+    """Signs (n, units) of arguments; 0 where features with weights that are not seen are on and do not agree."""
     signs = np.where(z > 0, 1.0, -1.0)
     for unit in np.flatnonzero(~seen.all(axis=1)):
         dark = (h > 0) & ~seen[unit]
         some, total = dark.sum(axis=1), dark @ states[unit]
-        signs[:, unit] = np.where(some == 0, signs[:, unit], np.where(np.abs(total) < some, 0.0, np.sign(total)))
+        signs[:, unit] = np.where(
+            some == 0, signs[:, unit], np.where(np.abs(total) < some, 0.0, np.sign(total))
+        )
     return signs
 
 

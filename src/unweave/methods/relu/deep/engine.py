@@ -165,7 +165,7 @@ def recover(
                 bare, rare = known, None
                 if keep is not None:
                     keep.append(best)
-            if rare is not None and rare[0] < known.depth - 1:
+            if rare is not None and rare[0] < known.depth - 1 and top.share_wrong > 0:
                 below, unit = rare
                 num_repairs += 1
                 former, former_open = known, dict(opened)
@@ -197,6 +197,10 @@ def recover(
                     return best
                 num_again += 1
                 continue
+            if (
+                not top.share_wrong
+            ):  # right wherever a fair look was taken: layers are not begun again for the rest
+                return best
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:
             say(f"*** {stuck}")

@@ -112,7 +112,9 @@ def _with_weights(
     sides = np.sign(np.sum(last.rows[:num] * rows, axis=1))
     steady = last.rows[num:]
     left = gamma - rho * np.einsum("u,uk,up->pk", sides, beta, rows[:, :-1])
-    outputs = np.linalg.lstsq(steady[:, :-1][:, told].T, left[told], rcond=1e-9)[0] if len(steady) else beta[:0]
+    outputs = (
+        np.linalg.lstsq(steady[:, :-1][:, told].T, left[told], rcond=1e-9)[0] if len(steady) else beta[:0]
+    )
     # of units in the order of the rows: what the answers gain for a feature from its weight
     parts = np.einsum("up,uk->upk", rho * sides[:, None] + states, beta) * sides[:, None, None]
     parts = np.concatenate([parts, np.repeat(outputs[:, None], len(told), axis=1)])
