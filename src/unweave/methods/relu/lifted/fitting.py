@@ -268,7 +268,7 @@ class Fitted(Compared):
             wrong = np.flatnonzero(np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND)
             if not 0 < len(wrong) < enough:
                 break
-            self._ask_beside(x[wrong])
+            self.ask_around(point, x[wrong])
         return self._answers()
 
     def _better(

@@ -112,6 +112,7 @@ def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float
         if turn >= PATIENCE and before > HALVED * counts[-1 - PATIENCE]:
             break
         best, what = _best_change(state, rng, fits=before < FEW * size)
+        idle = max(idle, IDLE - 1) if before <= STARTS else idle  # all of them were begun at
         after = int(best.wrong.sum())
         say(f"  repair {turn}: {len(state.point.gamma)} units, {before} -> {after} wrong, {what}")
         fewer = len(best.point.gamma) < len(state.point.gamma)
@@ -210,7 +211,8 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
     if fits and best.wrong.sum() > MUCH * before:
         rows = np.union1d(wrong, rng.permutation(len(state.x))[:MOST_RIGHT])
         point = fit_freely(best.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=6)
-        offer(point, "everything fitted")
+        if state.of(point).wrong.sum() <= MUCH * before:  # what is missing pulls at all that is known
+            offer(point, "everything fitted")
     return best, what
 
 
