@@ -40,7 +40,7 @@ MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
 """Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
 MISSING, MOST_HELD = 5e-4, 4000
 """Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
-CLOSER = 4
+CLOSER = 12
 """Wrong answers for each weight of a unit that are asked for where there are fewer."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""

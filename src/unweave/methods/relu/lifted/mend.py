@@ -24,15 +24,18 @@ from unweave.methods.relu.lifted.fitting import (
 from unweave.methods.relu.lifted.free import fit_freely
 from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
+from unweave.methods.relu.lifted.repair import on_rarely
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 EXACT = 1e-12
 """Damping of steps where the sum is right to the last few digits."""
+HARDLY = 0.01
+"""Share of the domain on which a unit is on that may have been told in part only, or as parts."""
 RARE, RARELY = 0.05, 2000
 """Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
-PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
+PATIENCE, HALVED, NEARLY = 3, 0.5, 0.1
 """Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
-everything may leave for all that is known to be moved; and the share of all answers that is few."""
+everything may leave for all that is known to be moved; and the one that repairs may leave for it to be tried."""
 
 
 @dataclass
@@ -47,16 +50,20 @@ class Mended(Fitted):
             x, y, bars = self._look_closer(point) if turn else self._answers()
             size, before = len(point.flat()), self._amiss(point, x, y, bars)
             if turn and before[0] > 0:
-                point = self._repaired(point)
+                point = min(
+                    (self._repaired(p) for p in (point, self._without_rare(point))),
+                    key=lambda p: (self._amiss(p, x, y, bars)[0], len(p.gamma)),
+                )
             count = int(max(ROWS * size, ROUND / size**2) / y.shape[1]) if turn == 0 else 0
             # what was wrong once is fitted ever after
             seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, count))
             after = self._amiss(point, x, y, bars)
-            fitted = fit_freely(point, x[seen], y[seen], bars[seen])
-            whole = self._amiss(fitted, x, y, bars)
-            # what is missing pulls at all that is known
-            if whole[2] < after[2] and whole[0] <= HALVED * after[0]:
-                point, after = fitted, whole
+            if turn == 0 or idle or 0 < after[0] < NEARLY * before[0]:
+                fitted = fit_freely(point, x[seen], y[seen], bars[seen])
+                whole = self._amiss(fitted, x, y, bars)
+                # what is missing pulls at all that is known
+                if whole[2] < after[2] and whole[0] <= HALVED * after[0]:
+                    point, after = fitted, whole
             if idle and after[0] > HALVED * before[0]:
                 rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
                 grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
@@ -72,6 +79,12 @@ class Mended(Fitted):
                 break
         self.point = point
         self._recompose()
+
+    def _without_rare(self, point: RidgeSum) -> RidgeSum:
+        """Without the units that are hardly ever on: answers from around them tell them anew, all parts together."""
+        x = self.domain.sample(RARELY, len(self.box[0]), self.rng)
+        turned = on_rarely(point, point.forward(np.hstack([x, np.ones((len(x), 1))]))[2])
+        return turned.take(np.flatnonzero(np.mean(turned.on(x), axis=0) > HARDLY))
 
     def drop_needless(self, max_needed: int = 4) -> None:
         """Without units, those first that add least, that no answer needs, until so many in a row are needed."""

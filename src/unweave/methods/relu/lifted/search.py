@@ -165,7 +165,16 @@ class Search(Mended):
             # the certificate looks at other points, and at other answers first
             rare = self.rare_places() if self.point is not None else None
             visible = measure_visible(
-                self.network, x, self.domain, noise, unit, self.rng, KNOWN, thorough=2, strict=STRICT, others=rare
+                self.network,
+                x,
+                self.domain,
+                noise,
+                unit,
+                self.rng,
+                KNOWN,
+                thorough=2,
+                strict=STRICT,
+                others=rare,
             )
             points = visible.telling
             self.say(f"  {len(points)} points would tell more, worst {np.max(visible.deviations):.1e}")
