@@ -8,6 +8,7 @@ them in a box: whatever finds one hidden layer finds it, from exact or rough ans
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import cast
 
@@ -26,34 +27,39 @@ from unweave.probes.inquiry import SAFETY, Inquiry
 CONDITION = 1e4
 """Condition of the planes' normals up to which heights are coordinates."""
 REACH = 4.0
-"""The box of heights, in units of the root mean square of those at points of the domain."""
+"""The box of heights, in units of the median of those at points of the domain."""
 LEAST = 1e-3
 """Its distance from the planes, relative to its size, or farther by what is not known of the planes."""
-BASES, STILL = 6, 0.1
-"""Places at which a height is moved, and the change on one side, relative to that on the other, that is none."""
-NO_PLANE = 0.7
-"""The same from which on the answers do not bend there at all."""
+CORNERS = 50
+"""Corners of the box at which the errors of heights are looked at."""
+BASES, NO_PLANE = 6, 0.7
+"""Places at which a height is moved, and the change on one side, relative to that on the other, from which on the
+answers do not bend there at all."""
 MOST_LOST = 0.25
 """Share of the planes that may be none."""
 NOT_ONE = "what stands above the first layer is not one hidden layer over its features"
 
 
 def recover_above(
-    inquiry: Inquiry, problem: Problem, normals: np.ndarray, offsets: np.ndarray, errors: np.ndarray
+    inquiry: Inquiry,
+    problem: Problem,
+    normals: np.ndarray,
+    offsets: np.ndarray,
+    deviations: Callable[[np.ndarray], np.ndarray],
 ) -> Finding:
-    """The whole network over planes ``normals . x + offsets = 0``, whose heights have these errors at unit size."""
+    """The whole network over planes ``normals . x + offsets = 0``; ``deviations`` gives the errors of their heights."""
     meter, rng = inquiry.meter, problem.rng("relu above")
     if not 0 < len(normals) <= normals.shape[1] or np.linalg.cond(normals) > CONDITION:
         return Finding(None, reason="the hyperplanes of the first layer are not independent")
     points = meter.domain.sample(400, inquiry.input_size, rng)
-    size = REACH * float(np.sqrt(np.mean((points @ normals.T + offsets) ** 2)))
+    size = REACH * float(np.median(np.abs(points @ normals.T + offsets)))
     with meter.stage("first layer"):
         sides = tell_sides(inquiry, normals, offsets, size, rng)
     real = sides != 0
     if np.sum(~real) > MOST_LOST * len(sides):
         return Finding(None, reason="the sides of the first layer do not show")
     rows, shift = sides[real, None] * normals[real], sides[real] * offsets[real]
-    view = features_view(meter, rows, shift, size, errors[real])
+    view = features_view(meter, rows, shift, size, lambda x: deviations(x)[:, real])
     found = ReluLines().recover(view, replace(problem, precision=measure_precision(view, rng)))
     if found.network is None or found.network.is_open:
         return Finding(None, reason=f"{NOT_ONE}: {found.reason}" if found.reason else NOT_ONE)
@@ -62,9 +68,7 @@ def recover_above(
         return Finding(None, reason="nothing bends above the first layer")
     if act.split_name(upper.activations[0])[0] != "relu":
         return Finding(None, reason=NOT_ONE)
-    network = Network(
-        [rows, *upper.weights], [shift, *upper.biases], ["relu", *upper.activations]
-    )
+    network = Network([rows, *upper.weights], [shift, *upper.biases], ["relu", *upper.activations])
     return Finding(
         network,
         warnings=tuple(text.replace("layer 1", "layer 2") for text in found.warnings),
@@ -73,13 +77,17 @@ def recover_above(
 
 
 def features_view(
-    meter: Meter, rows: np.ndarray, shift: np.ndarray, size: float, errors: np.ndarray
+    meter: Meter,
+    rows: np.ndarray,
+    shift: np.ndarray,
+    size: float,
+    deviations: Callable[[np.ndarray], np.ndarray],
 ) -> Meter:
     """The model over heights ``rows . x + shift`` between nearly zero and ``size``."""
     inverse = np.linalg.pinv(rows)
     origin = -inverse @ shift
-    largest = size * np.sqrt(len(rows)) * np.linalg.norm(inverse, 2) + np.linalg.norm(origin)
-    low = np.maximum(LEAST * size, SAFETY * errors * (1 + largest))
+    corners = size * np.random.default_rng(len(rows)).integers(2, size=(CORNERS, len(rows)))
+    low = np.maximum(LEAST * size, SAFETY * np.max(deviations(origin + corners @ inverse.T), axis=0))
     view = AffineView(meter, origin, inverse.T, rows.T, Box(low, low + size))
     return cast(Meter, view)
 
