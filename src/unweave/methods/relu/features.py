@@ -43,6 +43,8 @@ LOOKS, MOST_LOOKS = 12, 4
 """Lines along which no known height changes, and how often they are drawn: until they show no plane that is new."""
 EACH = 3.0
 """Answers a parameter from all over that are fitted; as many points as parameters, within bounds, are asked afresh."""
+FITTED = "points", "fresh points", "missing units"
+"""Stages whose answers are fitted; the others are looked through."""
 FRESH = 1500, 4000
 """The fewest and the most of these."""
 MOST_ROUNDS, CORNERS = 8, 0.1
@@ -53,7 +55,7 @@ OPEN = 0.01
 """A unit whose parameters are known to no better than this, relative to its largest, is named as open."""
 FLAGGED, MOST_IDLE = 0.05, 6
 """Such an error from which on a unit may be left out, and how many are at most."""
-SINGULAR = 1e-13
+SINGULAR = 1e-10
 """Share of squares that normal equations cannot tell from nothing."""
 START = 1e-8
 """Damping of the first step."""
@@ -153,7 +155,7 @@ def settle(network: Network, inquiry: Inquiry, deadline: float, rng: np.random.G
         meter.ask(spread_points(network, inquiry, spread, rng))
     now = Settled(network, inquiry, 1.0)
     for turn in range(MOST_ROUNDS):
-        x, y = meter.transcript("points", "fresh points")
+        x, y = meter.transcript(*FITTED)
         every = meter.transcript()
         far = np.argsort(-now.misses(*every))[: len(x) // 4] if turn else np.zeros(0, dtype=int)
         trial = _fit(now, np.concatenate([x, every[0][far]]), np.concatenate([y, every[1][far]]), deadline)
@@ -175,7 +177,7 @@ def settle(network: Network, inquiry: Inquiry, deadline: float, rng: np.random.G
 
 def _without_idle_units(now: Settled, deadline: float) -> Settled:
     """Without units that no answer determines, worst first, if the answers do not need them; what is open is named."""
-    x, y = now.inquiry.meter.transcript("points", "fresh points")
+    x, y = now.inquiry.meter.transcript(*FITTED)
     errors = _unit_errors(now, x, y)
     for _ in range(MOST_IDLE):
         layer, unit = max(errors, key=lambda place: errors[place], default=(0, 0))
@@ -239,9 +241,10 @@ def _unit_errors(now: Settled, x: np.ndarray, y: np.ndarray) -> dict[tuple[int, 
         return {}
     stack, layout, theta = Stack(network), Layout.of(network), network.flat()
     matrix, _ = normal_matrix(stack, stack.flat(network), x, now.error_bars(x, y), np.arange(stack.size))
-    gauge = gauge_rows(layout, theta).toarray()
     scale = np.sqrt(np.where(np.diag(matrix) > 0, np.diag(matrix), 1.0))
     matrix = matrix / scale[:, None] / scale
+    gauge = gauge_rows(layout, theta).toarray() / scale
+    gauge /= np.maximum(np.linalg.norm(gauge, axis=1, keepdims=True), 1e-300)
     matrix += gauge.T @ gauge + SINGULAR * np.eye(len(matrix))
     upper = scipy.linalg.cholesky(matrix, overwrite_a=True, check_finite=False)
     (invert,) = scipy.linalg.get_lapack_funcs(("trtri",), (upper,))
