@@ -30,9 +30,9 @@ GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
 MOST_VERTICES = 60_000
 SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
-    2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
-    3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
-    4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
+    2: (Shape(3.5, 1.0), Shape(3.5, 1.0), Shape(3.5, 0.65)),
+    3: (Shape(3.5, 0.75), Shape(3.5, 1.0)),
+    4: (Shape(3.3, 1.0), Shape(3.3, 0.8)),
 }
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
