@@ -31,7 +31,8 @@ ACROSS = 0.3
 COUNTED, NUM_DIRECTIONS = 1e-3, 64
 """Parameters that count less than this, of the least known one, are left out while climbing; directions of the
 covariance in which an answer's own part in it is taken."""
-NUM_BATCHES, LEAST_BATCH = 15, 40
+NUM_BATCHES, LEAST_BATCH, LARGEST_BATCH = 15, 40, 0.3
+"""Batches, their least size, and their largest beside the number of candidates that climb."""
 MOST_ENTRIES = 2e7
 """Of the Jacobian of the points drawn for one batch."""
 
@@ -46,26 +47,33 @@ def aimed_points(
     goal: float,
     most: int,
     rng: np.random.Generator,
+    effort: int = 1,
 ) -> np.ndarray:
     """Points to ask besides ``x``, ``most`` at most, until every standard error is below ``goal``.
 
     Errors are relative to the largest parameter of the same unit; ``error`` gives that of answers at points (n,
-    outputs), ``draw(n)`` about n points to begin from, ``allowed`` which points may be asked (n,).
+    outputs), ``draw(n)`` about n points to begin from, ``allowed`` which points may be asked (n,). With more ``effort``
+    so many times the candidates take so many times the steps, and fewer questions do.
     """
     if most <= 0:
         return x[:0]
     telling = _Telling.of(network, error)
     flat = telling.rows(x).reshape(-1, network.num_parameters)
     normal, chosen, kept, num_left = flat.T @ flat, [x[:0]], x[:0], most
-    num_drawn = int(min(NUM_DRAWN, max(MOST_ENTRIES / (network.num_parameters * network.output_size), 100)))
-    batch = max(most // NUM_BATCHES, LEAST_BATCH)
+    num_drawn = min(
+        effort * NUM_DRAWN, int(MOST_ENTRIES / (network.num_parameters * network.output_size)) + 100
+    )
+    num_climbing = min(effort * NUM_CLIMBING, num_drawn)
+    batch = min(max(most // NUM_BATCHES, LEAST_BATCH), max(int(LARGEST_BATCH * num_climbing), 1))
     while num_left > 0:
         held().check()
         now = covariance_of(normal, telling.gauge)
         if np.sqrt(np.max(np.diag(now), initial=0.0)) <= goal:
             break
         points = np.concatenate([draw(num_drawn), kept])
-        points = _climb(telling.gains(now), points[allowed(points)], allowed, rng)
+        gain = telling.gains(now)
+        points = _best(gain, points[allowed(points)], num_climbing)
+        points = _climb(gain, points, allowed, effort * NUM_STEPS, rng)
         rows = telling.rows(points)
         taken = _take(rows, now, min(batch, num_left, len(points)))
         if not len(taken):
@@ -120,17 +128,21 @@ def _counts(now: np.ndarray) -> np.ndarray:
     return (variances / max(float(variances.max(initial=0.0)), 1e-300)) ** (EMPHASIS / 2)
 
 
+def _best(gain: Callable[[np.ndarray], np.ndarray], x: np.ndarray, count: int) -> np.ndarray:
+    """The points that tell most."""
+    return x[np.argsort(-gain(x), kind="stable")[:count]]
+
+
 def _climb(
     gain: Callable[[np.ndarray], np.ndarray],
     x: np.ndarray,
     allowed: Callable[[np.ndarray], np.ndarray],
+    num_steps: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The best of the points after steps that each of them took where they told more."""
-    tells = gain(x)
-    best = np.argsort(-tells, kind="stable")[:NUM_CLIMBING]
-    x, tells, scale = x[best].copy(), tells[best], np.full(len(best), FIRST_STEP)
-    for _ in range(NUM_STEPS if len(x) else 0):
+    """The points after random steps, each of which a point took where it told more."""
+    x, tells, scale = x.copy(), gain(x), np.full(len(x), FIRST_STEP)
+    for _ in range(num_steps if len(x) else 0):
         length = np.linalg.norm(x, axis=1, keepdims=True) / np.sqrt(x.shape[1])
         step = scale[:, None] * length * rng.standard_normal(x.shape)
         first, second = x[rng.integers(len(x), size=(2, len(x)))]

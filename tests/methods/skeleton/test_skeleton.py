@@ -264,3 +264,15 @@ def test_rough_answers_that_were_taken_for_kinked_are_looked_at_again(monkeypatc
     found = unweave.identify(model)
     assert found.method == "skeleton", found.verdict()
     assert found.identified, found.verdict()
+
+
+@pytest.mark.parametrize("name", ["gelu", "softplus"])
+def test_a_weak_unit_in_single_precision(name):
+    """One output weight is a two-hundredth of the others': where those units are off its parameters show."""
+    truth = as_torch_initialises((6, 8, 1), [name], seed=1)
+    weights = [w.copy() for w in truth.weights]
+    weights[1][0, 3] = 1e-3
+    model = to_torch(Network(weights, truth.biases, truth.activations)).to(torch.float32)
+    found = unweave.identify(model)
+    assert found.identified, found.reason
+    assert unweave.compare(read_module(model), found.network).max_relative_error < 1e-5

@@ -12,18 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core import activations as act
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.skeleton.alpha import fit_alpha, has_alpha
 from unweave.methods.skeleton.settle import window_points
 from unweave.solve.aim import aimed_points
+from unweave.solve.alone import points_alone
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.propagated import propagated_rounding
 
-GOALS = ((2.5e-6, 6), (3.5e-6, 20), (4.5e-6, 40))
-"""Standard errors, relative to the largest parameter of a unit, that are asked for, and questions a parameter up to
-which they are."""
+GOALS = ((2.5e-6, 6, 1), (3.5e-6, 20, 2), (4.5e-6, 60, 2))
+"""Standard errors, relative to the largest parameter of a unit, that are asked for, questions a parameter up to which
+they are, and the effort of looking for them."""
 USUAL_LEVEL, LEAST_LEVEL = 0.8, 0.75
 """Errors of answers in propagated roundings: what they are before anything is fitted, and the least taken for true
 (residuals of answers that were chosen for what they tell are smaller than their errors)."""
@@ -37,6 +39,8 @@ ANSWERS, FEWEST_ANSWERS = 6, 4000
 """Answers a parameter, and at least, that a fit uses; of those asked far out as many as that leaves."""
 NEARBY = ("settle", "quiet units", "windows")
 """Stages whose answers are used in any case."""
+NUM_WEAK = 3
+"""Units with the least output weights, which are looked for alone."""
 FAR, WINDOWS = 30.0, (1.0, 100.0)
 """Radii up to which points are drawn near the origin, and between which in windows."""
 
@@ -72,9 +76,9 @@ def sharpen(meter: Meter, network: Network, precision: Precision, rng: np.random
     x, y = known_answers(meter, network, rng)
     network, accuracy = _fit(network, x, y, accuracy)
     asked = 0
-    for goal, share in GOALS:
+    for goal, share, effort in GOALS:
         most = share * network.num_parameters // meter.output_size - asked
-        points = _aim(meter, network, x, accuracy, goal, most, rng)
+        points = _aim(meter, network, x, accuracy, goal, most, rng, effort)
         if len(points):
             with meter.stage("settle"):
                 answers = meter.ask(points)
@@ -105,14 +109,17 @@ def _aim(
     goal: float,
     most: int,
     rng: np.random.Generator,
+    effort: int,
 ) -> np.ndarray:
     d = meter.input_size
+
+    alone = _alone(network, rng)
 
     def draw(count: int) -> np.ndarray:
         windows = window_points(network, count // (2 * sum(network.hidden)) + 1, WINDOWS, rng)
         near = rng.standard_normal((max(count - len(windows), 1), d))
         near *= FAR ** rng.uniform(-0.3, 1, (len(near), 1)) / np.linalg.norm(near, axis=1, keepdims=True)
-        return np.concatenate([near, windows])
+        return np.concatenate([near, windows, alone])
 
     points = aimed_points(
         network,
@@ -123,8 +130,17 @@ def _aim(
         goal=goal,
         most=most,
         rng=rng,
+        effort=effort,
     )
     return meter.snap(points)
+
+
+def _alone(network: Network, rng: np.random.Generator) -> np.ndarray:
+    """Points at which the weakest units of a single hidden layer are heard alone, where the others then add nothing."""
+    if len(network.hidden) > 1 or act.get(network.activations[0]).limits[0] != 0:
+        return np.zeros((0, network.input_size))
+    weakest = np.argsort(np.linalg.norm(network.weights[1], axis=0))[:NUM_WEAK]
+    return np.concatenate([points_alone(network, int(unit), rng) for unit in weakest])
 
 
 def _fit(network: Network, x: np.ndarray, y: np.ndarray, accuracy: Accuracy) -> tuple[Network, Accuracy]:
