@@ -4,7 +4,7 @@ import numpy as np
 
 from unweave.core.domains import Box
 from unweave.core.network import Network
-from unweave.core.visibility import visible_error
+from unweave.core.visibility import visible_error, weights_that_show
 
 
 def _network(w1: np.ndarray, b1: np.ndarray, c: np.ndarray, constant: float) -> Network:
@@ -54,3 +54,32 @@ def test_a_kink_elsewhere_counts_in_a_box():
     weights[0][0, 0] += 1e-3
     moved = Network(weights, turned.biases, turned.activations)
     assert visible_error(network, moved, x, bounded=True) > 1e-5
+
+
+def _reading_a_late_feature(w: tuple[float, float], slope: float = 1.0) -> Network:
+    """Two units that read relu(x - 1), both on wherever it is, with weights of which one sum shows."""
+    return Network(
+        [np.array([[1.0, 0.1], [1.0, 0.1]]), np.array([[slope, w[0]], [1.0, w[1]]]), np.array([[2.0, -0.5]])],
+        [np.array([0.0, -1.0]), np.array([-0.5, -0.25]), np.zeros(1)],
+        ["relu", "relu", "identity"],
+    )
+
+
+def test_weights_that_show_in_one_sum_only_do_not_count_by_themselves():
+    x = 2 * np.random.default_rng(1).standard_normal((4000, 2))
+    network, same = _reading_a_late_feature((0.3, 0.7)), _reading_a_late_feature((0.4, 1.1))
+    assert np.max(np.abs(network(x) - same(x))) < 1e-12
+    assert weights_that_show(network, x)[1].tolist() == [[True, False], [True, False]]
+    assert visible_error(network, same, x) < 1e-12
+    assert visible_error(network, _reading_a_late_feature((0.3, 0.7), slope=1.001), x) > 1e-5
+
+
+def test_a_weight_shows_where_one_of_its_readers_is_off():
+    x = 2 * np.random.default_rng(1).standard_normal((4000, 2))
+    network = _reading_a_late_feature((0.3, 0.7))
+    late = Network(
+        network.weights, [network.biases[0], np.array([-0.5, -1.5]), np.zeros(1)], network.activations
+    )
+    other = [late.weights[0], np.array([[1.0, 0.4], [1.0, 0.7]]), late.weights[2]]
+    assert weights_that_show(late, x)[1].all()
+    assert visible_error(late, Network(other, late.biases, late.activations), x) > 1e-3
