@@ -9,6 +9,9 @@ below, passes through units that are on in all of the domain. So a unit can be t
 same widths and gives the same answers there, if its layer has room for that: a unit that is never on, or units that are
 always on and already pass on what this needs. Of such a unit the kink counts, which is its output up to what is linear
 in the features below: where it bends, and by how much at every place.
+
+Weights can show in sums only: where one unit below is on nowhere but where two units above it are, which add to the
+same outputs, only the sum of what these two take from it shows. There too a unit counts up to such features.
 """
 
 from __future__ import annotations
@@ -59,8 +62,12 @@ def visible_error(reference: Network, other: Network, x: np.ndarray, *, bounded:
             apart = np.abs(a[:, unit] - b[:, match[unit]])
             typical = np.median(np.abs(a[:, unit][a[:, unit] != 0]))
             miss = float(np.quantile(apart, 1 - SHARE) / typical)
-            if bounded and miss > RANK and _may_turn(z, above, int(unit)):
-                miss = min(miss, _miss_of_kink(below, outputs[:, unit], theirs))
+            if bounded and miss > RANK:
+                own, shared = outputs[:, unit], below[:, _shared(below, z, above, int(unit))]
+                if shared.shape[1]:
+                    miss = min(miss, _miss_beside(shared, own, theirs, float(np.median(own[own != 0]))))
+                if _may_turn(z, above, int(unit)):
+                    miss = min(miss, _miss_of_kink(below, own, theirs))
             worst = max(worst, miss)
         below = outputs
     return worst
@@ -74,6 +81,21 @@ def _may_turn(z: np.ndarray, above: np.ndarray, unit: int) -> bool:
         return True
     moves = z - np.mean(z, axis=0)
     return _is_sum(moves[:, unit], moves[:, steady]) or _is_sum(above[:, unit], above[:, steady])
+
+
+def _shared(below: np.ndarray, z: np.ndarray, above: np.ndarray, unit: int) -> np.ndarray:
+    """Features below that are on nowhere but where ``unit`` is, and others that can pass on the same beside it."""
+    out = []
+    for feature in range(below.shape[1]):
+        on = below[:, feature] > 0
+        also = np.flatnonzero(np.all(z[on] > 0, axis=0))
+        others = also[also != unit]
+        out.append(
+            bool(on.any() and np.any(below[:, feature] == 0))
+            and unit in also
+            and _is_sum(above[:, unit], above[:, others])
+        )
+    return np.array(out, dtype=bool)
 
 
 def _is_sum(column: np.ndarray, others: np.ndarray) -> bool:
@@ -94,12 +116,18 @@ def _left_over(columns: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 def _miss_of_kink(below: np.ndarray, own: np.ndarray, theirs: np.ndarray) -> float:
     """How far a unit's output is off the nearest of others, up to a factor and what is linear in the features below."""
-    linear = np.hstack([below, np.ones((len(below), 1))])
+    return _miss_beside(np.hstack([below, np.ones((len(below), 1))]), own, theirs)
+
+
+def _miss_beside(
+    linear: np.ndarray, own: np.ndarray, theirs: np.ndarray, typical: float | None = None
+) -> float:
+    """The same up to what is linear in some features; relative to ``typical``, or to what they leave of it."""
     own, theirs = _left_over(own, linear), _left_over(theirs, linear)
     b = _unit_columns(theirs)
     match = b[:, int(np.argmax(np.abs(b.T @ own)))]
     apart = np.abs(own - match * (match @ own))
-    return float(np.quantile(apart, 1 - SHARE) / np.median(np.abs(own)))
+    return float(np.quantile(apart, 1 - SHARE) / (np.median(np.abs(own)) if typical is None else typical))
 
 
 def _layers(network: Network, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -16,6 +16,8 @@ PLACE = 1e-7
 """A point closer than this to the end of the plane, relative to its extent, lies on it."""
 STARTS = 6
 """Points in a plane from which it is explored."""
+GLANCE, TWICE = 80, 2
+"""Cells on which it is looked for zero sets that bend at others that bend, and as many as tell of a third layer."""
 MENDS, AROUND = 2, 8
 """How often places around corners that do not close are looked at, and how many of them."""
 
@@ -35,18 +37,49 @@ class Sheet:
     normals: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
 
 
-def draw_sheet(
+def begin_map(
     inquiry: Inquiry, origin, basis, low, high, deadline: float, rng, places: np.ndarray | None = None
-) -> Sheet | None:
-    """The map of one plane, explored from ``places`` (n, d) on it first, where small cells are overlooked later."""
+) -> Map | None:
+    """A map of one plane, to be explored from ``places`` (n, d) on it first, where small cells are overlooked later."""
     plane = Plane(inquiry, origin, basis, low, high)
     if len(plane.frame) < 3:
         return None
-    chart = Map(plane, deadline, rng)
     shares = rng.dirichlet(np.ones(len(plane.frame)), size=STARTS)
     first = np.zeros((0, 2)) if places is None else (places - plane.origin) @ plane.basis.T
+    return Map(plane, deadline, rng, starts=np.concatenate([first, shares @ plane.frame]))
+
+
+def bends_twice(chart: Map) -> bool | None:
+    """Whether zero sets on the first cells of a map bend at others that bend: units of a third layer.
+
+    None where these cells are the whole map.
+    """
+    whole, chart.most = chart.most, GLANCE
     try:
-        chart.explore(np.concatenate([first, shares @ plane.frame]))
+        chart.explore()
+    except BudgetSpent:
+        chart.closed = True
+        return None
+    finally:
+        chart.most = whole
+    if len(chart.cells) < GLANCE:
+        return None
+    edges = find_edges(chart)
+    if not len(edges):
+        return False
+    chains = Chains(edges)
+    chains.link(_on_frame(chart.plane, edges.corners))
+    roots = chains.roots
+    bent = {int(roots[edge]) for edge, _, _ in chains.bends}
+    return len({(roots[edge], roots[at]) for edge, _, at in chains.bends if int(roots[at]) in bent}) >= TWICE
+
+
+def draw_sheet(chart: Map) -> Sheet | None:
+    """The map with everything that shows on it."""
+    plane = chart.plane
+    try:
+        if not chart.closed:
+            chart.explore()
     except BudgetSpent:  # the cells that are whole stay so
         chart.closed = True
     if not any(cell.whole for cell in chart.cells):
