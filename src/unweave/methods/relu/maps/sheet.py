@@ -16,8 +16,8 @@ PLACE = 1e-7
 """A point closer than this to the end of the plane, relative to its extent, lies on it."""
 STARTS = 6
 """Points in a plane from which it is explored."""
-GLANCE, TWICE = 80, 2
-"""Cells on which it is looked for zero sets that bend at others that bend, and as many as tell of a third layer."""
+GLANCES = 60, 120, 180
+"""Cells on which it is looked for zero sets that bend at others that bend, one number after the other."""
 MENDS, AROUND = 2, 8
 """How often places around corners that do not close are looked at, and how many of them."""
 
@@ -54,24 +54,27 @@ def bends_twice(chart: Map) -> bool | None:
 
     None where these cells are the whole map.
     """
-    whole, chart.most = chart.most, GLANCE
+    whole = chart.most
     try:
-        chart.explore()
+        for chart.most in GLANCES:
+            chart.explore()
+            if len(chart.cells) < chart.most:
+                return None
+            edges = find_edges(chart)
+            if not len(edges):
+                return False
+            chains = Chains(edges)
+            chains.link(_on_frame(chart.plane, edges.corners))
+            roots = chains.roots
+            bent = {int(roots[edge]) for edge, _, _ in chains.bends}
+            if any(at >= 0 and int(roots[at]) in bent for _, _, at in chains.bends):
+                return True
     except BudgetSpent:
         chart.closed = True
         return None
     finally:
         chart.most = whole
-    if len(chart.cells) < GLANCE:
-        return None
-    edges = find_edges(chart)
-    if not len(edges):
-        return False
-    chains = Chains(edges)
-    chains.link(_on_frame(chart.plane, edges.corners))
-    roots = chains.roots
-    bent = {int(roots[edge]) for edge, _, _ in chains.bends}
-    return len({(roots[edge], roots[at]) for edge, _, at in chains.bends if int(roots[at]) in bent}) >= TWICE
+    return False
 
 
 def draw_sheet(chart: Map) -> Sheet | None:
