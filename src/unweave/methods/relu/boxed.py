@@ -87,6 +87,10 @@ def _draw_and_fit(inquiry: Inquiry, problem: Problem, found: Arrangement) -> tup
                 network = _fit_sided(inquiry, problem, found)
                 if network is not None:
                     return Finding(network, in_domain=True), False
+                if found.carry:
+                    found.carry = False
+                    found.restart()
+                    found.grow()
                 found.forget_sides()
                 top = close(found)
                 if top is not None:
@@ -118,6 +122,7 @@ def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.nd
 
 def _fit_sided(inquiry: Inquiry, problem: Problem, found: Arrangement) -> Network | None:
     """The network whose sides are all told, if every answer agrees with it; small cells are looked for where not."""
+    found.carry = True
     for _ in range(LOOKS):
         found.restart()
         found.grow()

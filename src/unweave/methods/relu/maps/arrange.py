@@ -75,6 +75,10 @@ class Arrangement:
     traces: list[list[Trace]] = field(default_factory=list)
     bases: list[np.ndarray] | None = None
     """Where the sides of all layers are told: for every unit of the last of them the rows (p, ways) it may have."""
+    unsided: Lifted | None = None
+    """What the features were before these sides were told."""
+    carry: bool = False
+    """Whether a first layer whose sides are not told gets any, with units that pass on all of the input."""
     generous: bool = False
     """Whether chains that nothing is seen to bend at are taken for units of the next layer, and of the last one too."""
 
@@ -128,7 +132,8 @@ class Arrangement:
 
     def restart(self) -> None:
         """Forget the units, not the maps."""
-        self.features, self.traces, self.bases = Known(self.inquiry.input_size), [], None
+        self.features, self.traces = Known(self.inquiry.input_size), []
+        self.bases = self.unsided = None
         for sheet in self.sheets:
             sheet.known[:] = False
 
@@ -162,28 +167,35 @@ class Arrangement:
             np.linalg.qr(np.column_stack([row, trace.null]))[0] for row, trace in zip(rows, last, strict=True)
         ]
         told = tell_sides(self.features, found) if found else None
-        signs, leak = (None, 0.0) if told is None else (told.signs, told.leak)
-        if signs is None:
-            signs = tell(
-                [
-                    follow_chain(sheet, np.flatnonzero(sheet.chains.roots == root), below, rows, self.scale)
-                    for sheet in self.sheets
-                    for root in self._next(sheet)
-                ],
-                bases,
-            )
-        if signs is None:
-            return False
-        self.say(f"sides of generation {len(self.traces)} told, leak {leak:.3g}")
-        self.features, self.bases = below.extended(signs[:, None] * rows, leak), bases
+        if told is not None:
+            signs, leak, passed = told.signs, told.leak, np.zeros((0, rows.shape[1]))
+        else:
+            chains = [
+                follow_chain(sheet, np.flatnonzero(sheet.chains.roots == root), below, rows, self.scale)
+                for sheet in self.sheets
+                for root in self._next(sheet)
+            ]
+            other = tell(chains, bases)
+            if other is None and (below.depth or not self.carry):
+                return False
+            # all that is linear in the inputs can be passed on: then every choice of sides is right
+            every = np.ones(len(rows)), np.eye(*rows[:2].shape)
+            (signs, passed), leak = every if other is None else other, 0.0
+        self.say(
+            f"sides of generation {len(self.traces)} told, leak {leak:.3g}, {len(passed)} rows passed on"
+        )
+        if len(passed):
+            values = np.concatenate([below.features(sheet.ends) for sheet in self.sheets]) @ passed[:, :-1].T
+            passed[:, -1] = 1.0 + 0.5 * np.ptp(values, axis=0) - values.min(axis=0)
+        self.unsided = self.features
+        self.features = below.extended(np.vstack([signs[:, None] * rows, passed]), leak)
+        self.bases = [*bases, *(row[:, None] for row in passed)]
         return True
 
     def forget_sides(self) -> None:
         """The last generation without its sides again, where nothing stands above it yet."""
-        if isinstance(self.features, Known) and self.bases is not None:
-            known = self.features
-            rows = np.hstack([known.weights[-1], known.biases[-1][:, None]])
-            self.features, self.bases = Lifted(known.first(known.depth - 1), rows), None
+        if isinstance(self.features, Known) and self.unsided is not None:
+            self.features, self.bases = self.unsided, None
 
     @staticmethod
     def _next(sheet: Sheet) -> list[int]:

@@ -39,6 +39,8 @@ IN_A_CELL, MORE = 6, 6000
 PROGRAMS, HELD, ZERO, ROOM = 8, 400, 1e-9, 0.1
 """... linear programs for these, and points that the next one takes in; values that count as zero, and those at which
 open rows are held, relative to the typical one."""
+NEARLY = 1e-6
+"""What a whole network may leave before all its weights are fitted."""
 SHARP = 1e-9
 """Error up to which a piece counts, of its gradient relative to the typical one, and an edge, relative to the plane."""
 SAME = 1e-5
@@ -96,22 +98,40 @@ def close_sided(found: Arrangement) -> Network | None:
     found.say(f"  last layer over told sides: {len(left)} chains, {len(groups or [])} units")
     if groups is None or len(groups) > MOST:
         return None
-    for signs, above in _tell(pieces, layer, groups):
-        rows, missed = _open_rows(pieces, layer, groups, signs, above)
-        if missed <= FITS:
-            break
-    else:
-        return None
-    rows = _keep_off(pieces, layer, rows)
-    layer = Layer(below, rows, leak, rows, np.arange(len(rows)))
+    size = np.std(pieces.y) + 1e-300
+    for loose in (False, True):
+        for signs, above in _tell(pieces, layer, groups, loose):
+            rows, missed = _open_rows(pieces, layer, groups, signs, above)
+            if missed > FITS or clock.now() > found.deadline:
+                continue
+            rows = _keep_off(pieces, layer, rows)
+            plain = Layer(below, rows, leak, rows, np.arange(len(rows)))
+            network = _assemble(known, pieces, plain, groups, signs)
+            if np.max(np.abs(network(pieces.x) - pieces.y)) <= NEARLY * size:
+                found.say(f"  the whole network: {network.hidden}")
+                return network
+    return None
+
+
+def _assemble(
+    known: Known, pieces: Pieces, layer: Layer, groups: list[list[int]], signs: np.ndarray
+) -> Network:
+    """The whole network, of rows below that are told."""
     last, constant = _solve(pieces, layer, groups, signs)
     directions = np.array([pieces.outputs[group[0]] for group in groups])
     turn = _positive(pieces, layer, groups, signs, last)
-    last, directions = last * turn[:, None], directions * turn[:, None]
+    passed = last[len(groups) :]
+    last, directions = last[: len(groups)] * turn[:, None], directions * turn[:, None]
+    if len(passed):  # units that are always on pass on what is linear
+        values = layer(np.concatenate([pieces.x, pieces.more])) @ passed.T
+        height = 1.0 + 0.5 * np.ptp(values, axis=0) - values.min(axis=0)
+        passed[:, -1] += height
+        last, directions = np.vstack([last, passed]), np.vstack([directions, np.eye(len(passed))])
+        constant = constant - height
     names = name_activations(known)
     return Network(
-        [*known.weights[:-1], rows[:, :-1], last[:, :-1], directions.T],
-        [*known.biases[:-1], rows[:, -1], last[:, -1], constant],
+        [*known.weights[:-1], layer.rows[:, :-1], last[:, :-1], directions.T],
+        [*known.biases[:-1], layer.rows[:, -1], last[:, -1], constant],
         [*names, names[-1], "identity"],
     )
 
@@ -245,7 +265,7 @@ def _group(pieces: Pieces, layer: Layer, groups: list[list[int]], deadline: floa
 
 
 def _sided(
-    pieces: Pieces, groups: list[list[int]], p: int, leak: float
+    pieces: Pieces, groups: list[list[int]], p: int, leak: float, loose: bool
 ) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
     """What the constant, and every row, is in the unknowns of ``_design``: its affine part, and its own."""
     k = pieces.y.shape[1]
@@ -258,20 +278,31 @@ def _sided(
         mine[(k + place) * p : (k + place + 1) * p] = (1 - leak) / 2 * np.eye(p)
         affine.append(part)
         own.append(mine)
+    for output in range(k if loose else 0):
+        part = np.zeros((len(constant), p))
+        part[: p * k] = np.kron(np.eye(p), np.eye(k)[:, [output]])
+        affine.append(part)
+        own.append(np.zeros_like(part))
     return constant, affine, own
 
 
-def _tell(pieces: Pieces, layer: Layer, groups: list[list[int]]) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sides of the units that fit, and their rows in the features, the best first."""
+def _tell(
+    pieces: Pieces, layer: Layer, groups: list[list[int]], loose: bool
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sides of the units that fit, and their rows in the features, the best first.
+
+    ``loose``: where a unit that never switches passes on what is linear, any sides do; its row is one more.
+    """
     a, y = _design(pieces, layer, groups)
     p = len(layer.ways) + 1
     r = _triangle(np.column_stack([a, y]))
     a, y = r[:, :-1], r[:, -1]
-    constant, affine, own = _sided(pieces, groups, p, layer.leak)
+    constant, affine, own = _sided(pieces, groups, p, layer.leak, loose)
     first, affine, own = a @ constant, [a @ part for part in affine], [a @ part for part in own]
     found: list[tuple[float, np.ndarray, np.ndarray]] = []
-    n = len(groups)
-    for signs in 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1):
+    n, count = len(affine), len(groups)
+    tried = 1.0 - 2.0 * ((np.arange(2**count)[:, None] >> np.arange(count)) & 1)
+    for signs in np.hstack([tried, np.ones((len(tried), n - count))]):
         design = np.hstack(
             [*[part + sign * mine for part, mine, sign in zip(affine, own, signs, strict=True)], first]
         )
@@ -279,7 +310,9 @@ def _tell(pieces: Pieces, layer: Layer, groups: list[list[int]]) -> list[tuple[n
         left = float(np.linalg.norm(y - design @ solution))
         if left <= FITS * np.sqrt(len(pieces.x)):
             found.append((left, signs, solution[: n * p].reshape(n, p)))
-    found.sort(key=lambda one: one[0])
+        if loose and len(found) >= MOST_WAYS:  # any sides fit, but for what they leave open
+            break
+    found.sort(key=lambda one: one[0] if not loose else 0.0)
     return [(signs, above) for _, signs, above in found[:MOST_WAYS]]
 
 
@@ -291,8 +324,8 @@ def _solve(
     What is open in them is chosen such that every row has one sign on either side of its chains.
     """
     a, y = _design(pieces, layer, groups)
-    n, p = len(groups), len(layer.ways) + 1
-    constant, affine, own = _sided(pieces, groups, p, layer.leak)
+    n, p, count = len(signs), len(layer.ways) + 1, len(groups)
+    constant, affine, own = _sided(pieces, groups, p, layer.leak, n > count)
     turn = np.hstack(
         [*[part + sign * mine for part, mine, sign in zip(affine, own, signs, strict=True)], constant]
     )
@@ -303,13 +336,13 @@ def _solve(
     solution = vt[kept].T @ ((u[:, kept].T @ y) / s[kept]) / scale
     null = vt[~kept].T / np.where(np.isfinite(scale), scale, np.median(scale))[:, None]
     rows, ways = solution[: n * p].reshape(n, p), null[: n * p].reshape(n, p, -1)
-    toward = signs * _positive(pieces, layer, groups, signs, rows)
+    toward = signs[:count] * _positive(pieces, layer, groups, signs, rows)
 
     def signed(x: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Values of all rows, positive on the side that is counted, and how open directions change them."""
         h, sides = layer(x), _side_of(sides, groups) * toward
-        turns = np.concatenate([sides[:, [unit]] * (h @ ways[unit]) for unit in range(n)])
-        return (sides * (h @ rows.T)).T.ravel(), turns
+        turns = np.concatenate([sides[:, [unit]] * (h @ ways[unit]) for unit in range(count)])
+        return (sides * (h @ rows[:count].T)).T.ravel(), turns
 
     every = [
         np.concatenate(pair)
@@ -335,8 +368,9 @@ def _positive(
     pieces: Pieces, layer: Layer, groups: list[list[int]], signs: np.ndarray, rows: np.ndarray
 ) -> np.ndarray:
     """The sign of every row where its unit is on."""
-    on = _side(pieces, groups) * signs > 0
-    return np.where(np.sum((layer(pieces.x) @ rows.T) * on, axis=0) < 0, -1.0, 1.0)
+    count = len(groups)
+    on = _side(pieces, groups) * signs[:count] > 0
+    return np.where(np.sum((layer(pieces.x) @ rows[:count].T) * on, axis=0) < 0, -1.0, 1.0)
 
 
 def _least(a: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -365,7 +399,7 @@ def _open_rows(
     a, y = _design(pieces, layer, groups)
     r = _triangle(np.column_stack([a, y]))
     a, y = r[:, :-1], r[:, -1]
-    constant, affine, own = _sided(pieces, groups, len(layer.ways) + 1, layer.leak)
+    constant, affine, own = _sided(pieces, groups, len(layer.ways) + 1, layer.leak, len(signs) > len(groups))
     parts = [a @ (part + sign * mine) for part, mine, sign in zip(affine, own, signs, strict=True)]
     constant, units = a @ constant, layer.units
     plain = np.array([layer.ways[f] @ layer.rows[j] for f, j in enumerate(units)])

@@ -4,7 +4,7 @@ A chain above is the zero set of a row in the outputs ``relu(s_j u_j)`` of the u
 are off all along it do not count. So other sides leave other features there, and hardly ever a row that vanishes along
 the chain, however little is known of the rows by themselves: one equation that only one choice of sides obeys to
 rounding tells them all. Directions in which a unit's own row is open count as features of their own.
-Layers that pass on what is linear below them, by units that never switch, have no such row: nothing is told.
+A unit that never switches passes on one row more, the same to all chains.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ EXACT = 1e-9
 """Error beyond which a place of a chain tells nothing, relative to the plane or the edge."""
 RANK, FITS = 1e-9, 1e-5
 """Singular values that are zero, and what of a zero set may be left, relative to a step across it."""
+TURNS = 25
+"""Gauss-Newton steps for the row that a unit which never switches passes on."""
 CLASHES = 0.2
 """Share of the equations that may contradict: chains of higher layers that bend at known units only by chance."""
 
@@ -57,45 +59,91 @@ def follow_chain(sheet: Sheet, mine: np.ndarray, base: Known, rows: np.ndarray, 
     )
 
 
-def tell(chains: list[Chain], bases: list[np.ndarray]) -> np.ndarray | None:
-    """The signs (units,) that the chains agree with; None where they do not tell all of them.
+def tell(chains: list[Chain], bases: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
+    """The signs (units,) that the chains agree with, and what is passed on beside the units; None where nothing tells.
 
-    ``bases``: for every unit the rows (p, directions) that it may have.
+    ``bases``: for every unit the rows (p, directions) that it may have. Without units that never switch nothing is
+    passed on, (0, p) rows; with one of them the same row for all chains.
     """
     n = len(bases)
     if not 0 < n <= MOST or not chains:
         return None
     tried = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+    left = [_left_over(chain, bases, tried) for chain in chains]
     agree, clash = np.zeros(len(tried)), np.zeros(len(tried))
-    for chain in chains:
-        count, fits = _try(chain, bases, tried)
-        agree += np.where(fits, count, 0)
-        clash += np.where(fits, 0, count)
+    for ways in left:
+        for place, (_, step, count) in enumerate(ways):
+            fits = np.linalg.norm(step) <= FITS
+            agree[place] += count * fits
+            clash[place] += count * (not fits)
     best = int(np.argmax(agree - clash))
     ties = np.flatnonzero(agree - clash == agree[best] - clash[best])
-    if len(ties) > 1 or not agree[best] or clash[best] > CLASHES * agree[best]:
+    if len(ties) == 1 and agree[best] and clash[best] <= CLASHES * agree[best]:
+        return tried[best], np.zeros((0, chains[0].features.shape[1]))
+    shared = [_share([ways[place][:2] for ways in left]) for place in range(len(tried))]
+    counts = np.array([0 if one is None else one[1] for one in shared])
+    best = int(np.argmax(counts))
+    one = shared[best]
+    if one is None or counts[best] < 1 or np.sum(counts == counts[best]) > 1:
         return None
-    return tried[best]
+    return tried[best], np.append(one[0], 0.0)[None]
 
 
-def _try(chain: Chain, bases: list[np.ndarray], tried: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How many equations every choice of signs has to obey on a chain, and whether it obeys them."""
+def _left_over(
+    chain: Chain, bases: list[np.ndarray], tried: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """For every choice of signs: what rows passed on, and the step across, are beside the units; how many equations."""
     x = chain.features
     own = [x @ basis for basis in bases]
     on = [(chain.signs[:, [j]] > 0) * part for j, part in enumerate(own)]
     size = np.maximum(np.linalg.norm(np.hstack([x, *on]), axis=1), 1e-300)[:, None]
     u, s, _ = np.linalg.svd(np.hstack([x, *on]) / size, full_matrices=False)
     seen = u[:, s > RANK * s[0]].T / size.T
-    one, step = seen @ x[:, -1:], seen[:, -1]
+    one, passed, step = seen @ x[:, -1:], seen @ x[:, :-1], seen[:, -1]
+    passed, step = passed / np.linalg.norm(step), step / np.linalg.norm(step)
     sides = [(seen @ (part - there), seen @ there) for part, there in zip(own, on, strict=True)]
-    count, fits = np.zeros(len(tried)), np.zeros(len(tried), dtype=bool)
-    for place, signs in enumerate(tried):
+    out = []
+    for signs in tried:
         a = np.hstack([one, *[pair[int(sign > 0)] for pair, sign in zip(sides, signs, strict=True)]])
         scale = np.linalg.norm(a, axis=0)
-        a = a[:, scale > RANK * scale.max()] / scale[scale > RANK * scale.max()]
-        u, s, _ = np.linalg.svd(a, full_matrices=False)
-        u = u[:, s > RANK * s[0]]
-        left = step - u @ (u.T @ step)
-        count[place] = len(step) - u.shape[1]
-        fits[place] = np.linalg.norm(left) <= FITS * np.linalg.norm(step)
-    return count, fits
+        u, s, _ = np.linalg.svd(a[:, scale > RANK * scale.max()] / scale[scale > RANK * scale.max()])
+        rest = u[:, int(np.sum(s > RANK * s[0])) :].T
+        out.append((rest @ passed, rest @ step, len(rest)))
+    return out
+
+
+def _share(left: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, int] | None:
+    """The one row that is passed on to all chains, by Gauss-Newton, and how many equations tell so."""
+    left = [(passed, step) for passed, step in left if len(step)]
+    if not left:
+        return None
+    p = left[0][0].shape[1]
+    count = sum(len(step) for _, step in left) - len(left) - (p - 1)
+    if count < 1:
+        return None
+    rows = np.array([np.linalg.lstsq(passed, step, rcond=RANK)[0] for passed, step in left])
+    told = np.array([len(step) for _, step in left], dtype=float)
+    starts = [np.linalg.svd(rows * told[:, None])[2][0], rows[int(np.argmax(told))]]
+    for c in starts:
+        c = c / (np.linalg.norm(c) + 1e-300)
+        for _ in range(TURNS):
+            ways = [passed @ c for passed, _ in left]
+            shares = [
+                float(way @ step) / (float(way @ way) + 1e-300)
+                for way, (_, step) in zip(ways, left, strict=True)
+            ]
+            rest = np.concatenate(
+                [step - share * way for share, way, (_, step) in zip(shares, ways, left, strict=True)]
+            )
+            if np.linalg.norm(rest) <= FITS:
+                return c, count
+            turn = np.concatenate([share * passed for share, (passed, _) in zip(shares, left, strict=True)])
+            stretch = np.zeros((len(turn), len(left)))
+            first = 0
+            for k, way in enumerate(ways):
+                stretch[first : first + len(way), k] = way
+                first += len(way)
+            move = np.linalg.lstsq(np.hstack([turn, stretch]), rest, rcond=1e-10)[0][:p]
+            c = c + move
+            c = c / (np.linalg.norm(c) + 1e-300)
+    return None
