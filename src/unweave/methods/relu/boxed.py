@@ -84,17 +84,9 @@ def _draw_and_fit(inquiry: Inquiry, problem: Problem, found: Arrangement) -> tup
                     inquiry.meter.domain.sample(1, inquiry.input_size, found.rng)
                 )  # says what is spent
             for found.generous in (False, True):
-                network = _fit_sided(inquiry, problem, found)
-                if network is not None:
-                    return Finding(network, in_domain=True), False
-                if found.carry:
-                    found.carry = False
-                    found.restart()
-                    found.grow()
-                found.forget_sides()
-                top = close(found)
-                if top is not None:
-                    return _describe(inquiry, problem, found, top), False
+                finding = _close(inquiry, problem, found)
+                if finding is not None:
+                    return finding, False
     except TimeSpent as spent:
         if not found.traces:
             return Finding(None, reason=str(spent)), False
@@ -118,6 +110,26 @@ def _describe(inquiry: Inquiry, problem: Problem, found: Arrangement, top: np.nd
     if wrong > 0:
         return open_above(found.features, f"{wrong:.2%} of the answers contradict the best network")
     return whole(composed, fit_every(inquiry, composed.network, found.deadline), base.depth)
+
+
+def _close(inquiry: Inquiry, problem: Problem, found: Arrangement) -> Finding | None:
+    """The network over the units of a map, with their sides or else without; None where none fits."""
+    try:
+        network = _fit_sided(inquiry, problem, found)
+        if network is not None:
+            return Finding(network, in_domain=True)
+    except np.linalg.LinAlgError:  # what is fitted is no such layer
+        found.say("  a fit with sides broke off")
+    try:
+        if found.carry:
+            found.carry = False
+            found.restart()
+            found.grow()
+        found.forget_sides()
+        top = close(found)
+    except np.linalg.LinAlgError:
+        return None
+    return None if top is None else _describe(inquiry, problem, found, top)
 
 
 def _fit_sided(inquiry: Inquiry, problem: Problem, found: Arrangement) -> Network | None:
