@@ -23,7 +23,7 @@ from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.maps.count import count_sides, sample_cells
 from unweave.methods.relu.maps.planar import Map
 from unweave.methods.relu.maps.sheet import Sheet, begin_map, bends_twice, draw_sheet
-from unweave.methods.relu.maps.told import follow_chain, tell
+from unweave.methods.relu.maps.told import follow_chain, see_signs, tell
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.lines import draw_lines
 
@@ -75,6 +75,8 @@ class Arrangement:
     traces: list[list[Trace]] = field(default_factory=list)
     bases: list[np.ndarray] | None = None
     """Where the sides of all layers are told: for every unit of the last of them the rows (p, ways) it may have."""
+    zero_sets: list[list[np.ndarray]] = field(default_factory=list)
+    """On every map the chains of each unit of the last generation."""
     unsided: Lifted | None = None
     """What the features were before these sides were told."""
     carry: bool = False
@@ -170,11 +172,16 @@ class Arrangement:
         if told is not None:
             signs, leak, passed = told.signs, told.leak, np.zeros((0, rows.shape[1]))
         else:
-            chains = [
-                follow_chain(sheet, np.flatnonzero(sheet.chains.roots == root), below, rows, self.scale)
-                for sheet in self.sheets
-                for root in self._next(sheet)
-            ]
+            chains = []
+            for sheet, zero_sets in zip(self.sheets, self.zero_sets, strict=True):
+                h = np.hstack([below.features(sheet.middles), np.ones((len(sheet.middles), 1))])
+                clear = np.array([~is_dark(trace, h) for trace in last]).T
+                signs = see_signs(sheet, h @ rows.T, clear, zero_sets)
+                roots = sheet.chains.roots
+                chains += [
+                    follow_chain(sheet, np.flatnonzero(roots == root), below, signs, self.scale)
+                    for root in self._next(sheet)
+                ]
             other = tell(chains, bases)
             if other is None and (below.depth or not self.carry):
                 return False
@@ -385,6 +392,10 @@ class Arrangement:
             rows.append(complete(trace, self.features, tracks, offline) if row is None else row)
         rows = np.array(rows)
         rows /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+        self.zero_sets = [
+            [np.unique(sheet.chains.roots[self._on(trace, sheet)]) for trace in [*found, *others]]
+            for sheet in self.sheets
+        ]
         for sheet in self.sheets:
             for trace in found:
                 on, roots = self._on(trace, sheet), sheet.chains.roots

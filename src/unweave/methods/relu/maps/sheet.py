@@ -18,6 +18,8 @@ STARTS = 6
 """Points in a plane from which it is explored."""
 GLANCES = 60, 120, 180
 """Cells on which it is looked for zero sets that bend at others that bend, one number after the other."""
+NEXT = 1e-3
+"""How far beside an edge its cell is looked for, relative to its length."""
 MENDS, AROUND = 2, 8
 """How often places around corners that do not close are looked at, and how many of them."""
 
@@ -34,6 +36,8 @@ class Sheet:
     middles: np.ndarray
     known: np.ndarray
     """Which edges lie on the zero set of a unit that is known."""
+    beside: np.ndarray
+    """The number of a cell beside every edge, or -1."""
     normals: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
 
 
@@ -103,7 +107,18 @@ def draw_sheet(chart: Map) -> Sheet | None:
         plane.lift(edges.corners),
         plane.lift(edges.middles),
         np.zeros(len(edges), dtype=bool),
+        _cells_beside(chart, edges),
     )
+
+
+def _cells_beside(chart: Map, edges: Edges) -> np.ndarray:
+    out = np.full(len(edges), -1)
+    for side in (1.0, -1.0):
+        for edge in np.flatnonzero(out < 0):
+            y = edges.middles[edge] + side * NEXT * edges.lengths[edge] * edges.normal[edge]
+            found = chart.find(y)
+            out[edge] = -1 if found is None else found
+    return out
 
 
 def _on_frame(plane: Plane, corners: np.ndarray) -> np.ndarray:

@@ -23,9 +23,10 @@ from unweave.methods.relu.maps.count import count_sides
 from unweave.methods.relu.maps.kept import keep
 from unweave.methods.relu.maps.sheet import Sheet
 from unweave.methods.relu.maps.told import MOST
+from unweave.solve.gauss_newton import polish_weighted
 
-FITS = 1e-7
-"""What the answers may leave, relative to their spread."""
+FITS = 1e-5
+"""What the answers may leave, relative to their spread, before all weights are fitted."""
 RANK = 1e-11
 """Singular values below this share of the largest are zero."""
 NOTHING = 1e-10
@@ -39,8 +40,8 @@ IN_A_CELL, MORE = 6, 6000
 PROGRAMS, HELD, ZERO, ROOM = 8, 400, 1e-9, 0.1
 """... linear programs for these, and points that the next one takes in; values that count as zero, and those at which
 open rows are held, relative to the typical one."""
-NEARLY = 1e-6
-"""What a whole network may leave before all its weights are fitted."""
+NEARLY, LEFT = 1e-3, 1e-8
+"""What a whole network may leave before and after all its weights are fitted to the pieces."""
 SHARP = 1e-9
 """Error up to which a piece counts, of its gradient relative to the typical one, and an edge, relative to the plane."""
 SAME = 1e-5
@@ -107,7 +108,13 @@ def close_sided(found: Arrangement) -> Network | None:
             rows = _keep_off(pieces, layer, rows)
             plain = Layer(below, rows, leak, rows, np.arange(len(rows)))
             network = _assemble(known, pieces, plain, groups, signs)
-            if np.max(np.abs(network(pieces.x) - pieces.y)) <= NEARLY * size:
+            left = np.max(np.abs(network(pieces.x) - pieces.y))
+            found.say(f"  left {missed:.1e}, {left / size:.1e} of the whole")
+            if left > NEARLY * size:
+                continue
+            if left > LEFT * size:
+                network = polish_weighted(network, pieces.x, pieces.y, LEFT * size, max_steps=12).network
+            if np.max(np.abs(network(pieces.x) - pieces.y)) <= NEARLY * LEFT**0.5 * size:
                 found.say(f"  the whole network: {network.hidden}")
                 return network
     return None

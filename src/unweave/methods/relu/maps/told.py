@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unweave.methods.relu.deep.known import Known
+from unweave.methods.relu.maps.count import count_sides
 from unweave.methods.relu.maps.sheet import Sheet
 
 MOST = 12
@@ -22,6 +23,8 @@ EXACT = 1e-9
 """Error beyond which a place of a chain tells nothing, relative to the plane or the edge."""
 RANK, FITS = 1e-9, 1e-5
 """Singular values that are zero, and what of a zero set may be left, relative to a step across it."""
+FLAT = 1e-3
+"""Features smaller than this, relative to the largest on a chain, keep their scale."""
 TURNS = 25
 """Gauss-Newton steps for the row that a unit which never switches passes on."""
 CLASHES = 0.2
@@ -39,24 +42,40 @@ class Chain:
     signs: np.ndarray
 
 
-def follow_chain(sheet: Sheet, mine: np.ndarray, base: Known, rows: np.ndarray, extent: float) -> Chain:
-    """The edges ``mine`` of a chain in the features of ``base``, with the signs of units ``rows`` over these."""
+def follow_chain(sheet: Sheet, mine: np.ndarray, base: Known, signs: np.ndarray, extent: float) -> Chain:
+    """The edges ``mine`` of a chain in the features of ``base``, with the signs (edges, units) of the units there."""
     edges = sheet.edges
     error, length = edges.error[mine] + 1e-14 * extent, edges.lengths[mine]
     ends = base.features(sheet.ends[edges.ends[mine].ravel()]).reshape(len(mine), 2, -1)
-    at, jac = base.jacobian(sheet.middles[mine])
+    _, jac = base.jacobian(sheet.middles[mine])
     one, none = np.ones((len(mine), 1)), np.zeros((len(mine), 1))
-    signs = np.sign(np.hstack([at, one]) @ rows.T)
     middle = np.hstack([ends.mean(axis=1), one])
     along = np.hstack([(ends[:, 1] - ends[:, 0]) / length[:, None], none])
     sharp, straight = error < EXACT * extent, 2 * error < EXACT * length
     longest = int(np.argmax(length))
     normal = edges.normal[mine[longest]] @ sheet.chart.plane.basis
     across = np.append(jac[longest] @ normal, 0.0)
+    signs = signs[mine]
     return Chain(
         np.vstack([middle[sharp], along[straight], across]),
         np.vstack([signs[sharp], signs[straight], signs[longest]]),
     )
+
+
+def see_signs(sheet: Sheet, values: np.ndarray, clear: np.ndarray, zero_sets: list[np.ndarray]) -> np.ndarray:
+    """On which side of every unit the edges (n, units) lie, counted across its chains where its value is not clear."""
+    signs, chains = np.sign(values), sheet.chains
+    for unit in np.flatnonzero(~clear.all(axis=0)):
+        mine = np.unique([chains.root(int(root)) for root in zero_sets[unit]]).astype(int)
+        if not len(mine):
+            continue
+        sides, usable = count_sides(chains, len(sheet.chart.cells), mine)
+        side, told = np.prod(sides, axis=1)[sheet.beside], usable[sheet.beside] & (sheet.beside >= 0)
+        agree = float(np.sum(side * signs[:, unit] * (clear[:, unit] & told)))
+        signs[:, unit] = np.where(
+            told & ~clear[:, unit] & (agree != 0), np.sign(agree) * side, signs[:, unit]
+        )
+    return signs
 
 
 def tell(chains: list[Chain], bases: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray] | None:
@@ -96,7 +115,8 @@ def _left_over(
     x = chain.features
     own = [x @ basis for basis in bases]
     on = [(chain.signs[:, [j]] > 0) * part for j, part in enumerate(own)]
-    size = np.maximum(np.linalg.norm(np.hstack([x, *on]), axis=1), 1e-300)[:, None]
+    size = np.linalg.norm(np.hstack([x, *on]), axis=1)[:, None]
+    size = np.maximum(size, FLAT * size.max())  # what hardly changes along an edge tells nothing
     u, s, _ = np.linalg.svd(np.hstack([x, *on]) / size, full_matrices=False)
     seen = u[:, s > RANK * s[0]].T / size.T
     one, passed, step = seen @ x[:, -1:], seen @ x[:, :-1], seen[:, -1]
