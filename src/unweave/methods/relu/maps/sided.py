@@ -8,7 +8,7 @@ above and of an open one, which a singular value decomposition tells apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 
@@ -40,8 +40,10 @@ IN_A_CELL, MORE = 6, 6000
 PROGRAMS, HELD, ZERO, ROOM = 8, 400, 1e-9, 0.1
 """... linear programs for these, and points that the next one takes in; values that count as zero, and those at which
 open rows are held, relative to the typical one."""
-NEARLY, LEFT = 1e-3, 1e-8
-"""What a whole network may leave before and after all its weights are fitted to the pieces."""
+NEARLY, LEFT, SETTLED = 1e-3, 1e-8, 1e-7
+"""What a whole network may leave before all its weights are fitted to the pieces, when none need be, and after it."""
+WORSE = 3.0
+"""By how much less well chains may fit that are taken for one unit's."""
 SHARP = 1e-9
 """Error up to which a piece counts, of its gradient relative to the typical one, and an edge, relative to the plane."""
 SAME = 1e-5
@@ -99,25 +101,33 @@ def close_sided(found: Arrangement) -> Network | None:
     found.say(f"  last layer over told sides: {len(left)} chains, {len(groups or [])} units")
     if groups is None or len(groups) > MOST:
         return None
-    size = np.std(pieces.y) + 1e-300
-    for loose in (False, True):
+    layers = [layer]
+    if len(units) > len(rows):  # open rows are told first where they are without the sides
+        free, missed = _open_rows(pieces, layer, groups)
+        each = np.arange(len(rows))
+        layers = [*([Layer(below, rows, leak, free, each)] if missed <= FITS else []), layer]
+    for loose, layer in product((False, True), layers):
         for signs, above in _tell(pieces, layer, groups, loose):
-            rows, missed = _open_rows(pieces, layer, groups, signs, above)
+            bent, missed = _open_rows(pieces, layer, groups, signs, above)
             if missed > FITS or clock.now() > found.deadline:
                 continue
-            rows = _keep_off(pieces, layer, rows)
-            plain = Layer(below, rows, leak, rows, np.arange(len(rows)))
-            network = _assemble(known, pieces, plain, groups, signs)
-            left = np.max(np.abs(network(pieces.x) - pieces.y))
-            found.say(f"  left {missed:.1e}, {left / size:.1e} of the whole")
-            if left > NEARLY * size:
-                continue
-            if left > LEFT * size:
-                network = polish_weighted(network, pieces.x, pieces.y, LEFT * size, max_steps=12).network
-            if np.max(np.abs(network(pieces.x) - pieces.y)) <= NEARLY * LEFT**0.5 * size:
+            bent = _keep_off(pieces, layers[-1], bent)
+            plain = Layer(below, bent, leak, bent, np.arange(len(bent)))
+            network = _polish(pieces, _assemble(known, pieces, plain, groups, signs))
+            if network is not None:
                 found.say(f"  the whole network: {network.hidden}")
                 return network
     return None
+
+
+def _polish(pieces: Pieces, network: Network) -> Network | None:
+    """The network with all weights fitted to the pieces; None where that does not make it right."""
+    size = np.std(pieces.y) + 1e-300
+    left = np.max(np.abs(network(pieces.x) - pieces.y)) / size
+    if LEFT < left <= NEARLY:
+        network = polish_weighted(network, pieces.x, pieces.y, LEFT * size, max_steps=12).network
+        left = np.max(np.abs(network(pieces.x) - pieces.y)) / size
+    return network if left <= SETTLED else None
 
 
 def _assemble(
@@ -252,6 +262,7 @@ def _group(pieces: Pieces, layer: Layer, groups: list[list[int]], deadline: floa
     left = _left(*_design(pieces, layer, groups))
     if left > FITS:
         return None
+    fits = max(SETTLED, WORSE * left)
     tried: set[tuple[int, ...]] = set()
     while clock.now() < deadline:
         for one, two in combinations(range(len(groups)), 2):
@@ -263,7 +274,7 @@ def _group(pieces: Pieces, layer: Layer, groups: list[list[int]], deadline: floa
                 continue
             tried.add(tuple(both))
             merged = [*(g for i, g in enumerate(groups) if i not in (one, two)), both]
-            if _left(*_design(pieces, layer, merged)) <= FITS:
+            if _left(*_design(pieces, layer, merged)) <= fits:
                 groups = merged
                 break
         else:
@@ -397,27 +408,36 @@ def _scale(a: np.ndarray) -> np.ndarray:
 
 
 def _open_rows(
-    pieces: Pieces, layer: Layer, groups: list[list[int]], signs: np.ndarray, above: np.ndarray
+    pieces: Pieces,
+    layer: Layer,
+    groups: list[list[int]],
+    signs: np.ndarray | None = None,
+    above: np.ndarray | None = None,
 ) -> tuple[np.ndarray, float]:
     """The rows below, open directions as the answers have them, and what is left: Gauss-Newton for shares of the ways.
 
     The weights above are linear for any shares. Two starts: what is nearest to ``above``, and the rows as they are.
+    Without ``signs`` the sides of the last layer are open.
     """
     a, y = _design(pieces, layer, groups)
     r = _triangle(np.column_stack([a, y]))
     a, y = r[:, :-1], r[:, -1]
-    constant, affine, own = _sided(pieces, groups, len(layer.ways) + 1, layer.leak, len(signs) > len(groups))
-    parts = [a @ (part + sign * mine) for part, mine, sign in zip(affine, own, signs, strict=True)]
+    loose = signs is None or len(signs) > len(groups)
+    constant, affine, own = _sided(pieces, groups, len(layer.ways) + 1, layer.leak, loose)
+    if signs is None:
+        parts = [a @ part for part in (*own[: len(groups)], *affine[len(groups) :])]
+    else:
+        parts = [a @ (part + sign * mine) for part, mine, sign in zip(affine, own, signs, strict=True)]
     constant, units = a @ constant, layer.units
     plain = np.array([layer.ways[f] @ layer.rows[j] for f, j in enumerate(units)])
     nearest = plain.copy()
-    for j in range(len(layer.rows)):
+    for j in range(len(layer.rows) if above is not None else 0):
         mine = np.flatnonzero(units == j)
-        _, s, vt = np.linalg.svd(above[:, mine])
+        _, s, vt = np.linalg.svd(np.asarray(above)[:, mine])
         if s[0] > 0:
             nearest[mine] = vt[0] * (np.sign(vt[0] @ plain[mine]) or 1.0) * np.linalg.norm(plain[mine])
     best, rows = np.inf, plain
-    for start in (nearest, plain):
+    for start in (nearest, plain) if above is not None else (plain,):
         t, left = _turn(parts, constant, units, start, y)
         if left < best:
             best, rows = left, t
