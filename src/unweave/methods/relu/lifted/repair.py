@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from unweave.core import clock
 from unweave.methods.relu.lifted.assemble import robust_solve
@@ -245,7 +245,7 @@ def _starts(state: Left, wrong: np.ndarray, rng: np.random.Generator) -> np.ndar
 def _apart(x: np.ndarray, others: np.ndarray) -> np.ndarray:
     """How far each of the points (x, 1) is from the next of the others, in spreads of these."""
     scale = np.std(others[:, :-1], axis=0) + 1e-300
-    return cKDTree(others[:, :-1] / scale).query(x[:, :-1] / scale)[0]
+    return KDTree(others[:, :-1] / scale).query(x[:, :-1] / scale)[0]
 
 
 def _anew(state: Left, unit: int, rng: np.random.Generator) -> list[RidgeSum]:

@@ -105,7 +105,7 @@ def _settle(search: Search, say) -> bool:
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
                 if search.inquiry.coarse and not lean:
-                    search.ask_rare()
+                    search.ask_unsure()
                     if search.wrong > 0:
                         continue
                     fuller = search.point
