@@ -38,9 +38,9 @@ FOR_EACH = 3
 """Answers on either side of a unit, for each of its weights, that a fit of everything sees."""
 MOST_UNSURE, SURE = 400, 0.5
 """Points asked at a time where the sum is not certain, and the standard error in error bars up to which it is."""
-PATIENCE, HALVED, NEARLY = 3, 0.5, 0.1
-"""Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
-everything may leave for all that is known to be moved; and the one that repairs may leave for it to be tried."""
+PATIENCE, HALVED = 3, 0.5
+"""Turns in a row that leave no fewer wrong answers, after which others are no use, and the share of them that a fit of
+everything may leave for all that is known to be moved."""
 
 
 @dataclass
@@ -50,24 +50,28 @@ class Mended(Fitted):
     def mend(self, max_turns: int = 12) -> None:
         """Where few answers are wrong: fit the whole sum; what that leaves wrong is asked around and set right."""
         assert self.point is not None
-        point, seen, idle = self.point, self.telling, 0
+        point, seen, idle, fits, typical = self.point, self.telling, 0, True, np.inf
         for turn in range(max_turns):
             x, y, bars = self._look_closer(point) if turn else self._answers()
             before = self._amiss(point, x, y, bars)
-            if turn and before[0] > 0:
-                offers = [self._repaired(p) for p in (point, self._without_rare(point))]
-                left = [(self._amiss(p, x, y, bars)[0], len(p.gamma)) for p in offers]
-                point = offers[left.index(min(left))]
             # what was wrong once is fitted ever after
             seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, 0))
             seen = np.union1d(seen, self._all_sides(point, x, y.shape[1])) if turn == 0 else seen
-            after = self._amiss(point, x, y, bars)
-            if turn == 0 or idle or 0 < after[0] < NEARLY * before[0]:
+            after = before
+            if fits:
                 fitted = fit_freely(point, x[seen], y[seen], bars[seen])
                 whole = self._amiss(fitted, x, y, bars)
                 # what is missing pulls at all that is known
-                if whole[2] < after[2] and whole[0] <= HALVED * after[0]:
-                    point, after = fitted, whole
+                fewer, closer = (whole[i] <= HALVED * after[i] for i in (0, 1))
+                fits = whole[2] < after[2] and (fewer or (closer and whole[0] <= after[0]))
+                point, after = (fitted, whole) if fits else (point, after)
+                typical = min(typical, after[1])
+            if turn and after[0] > 0:
+                offers = [self._repaired(p) for p in (point, self._without_rare(point))]
+                left = [(self._amiss(p, x, y, bars)[0], len(p.gamma)) for p in offers]
+                point = offers[left.index(min(left))]
+                after = self._amiss(point, x, y, bars)
+                fits = fits or after[0] * len(x) < FEWEST or after[1] > typical / HALVED
             if idle and after[0] > HALVED * before[0]:
                 rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
                 grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)

@@ -42,6 +42,8 @@ FEWER = 1000
 RARE, MOST_RARE = 0.02, 8
 """Share of the answers at which a unit is on that may be right in a part of its region only, and how many are looked
 at for that."""
+EACH = 6
+"""Residuals for each parameter that a fit of everything takes."""
 FOR_EACH = 3
 """Answers that a grown unit must explain for each of its weights."""
 MOST_TURNS, IDLE = 60, 3
@@ -230,6 +232,10 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
             fit_some(state.point, doubtful, x, y, bars, typical=typical, max_steps=6),
             f"units {doubtful} fitted",
         )
+        if best.wrong.sum() > MUCH * before and state.y[rows].size >= EACH * len(state.point.flat()):
+            fitted = fit_freely(best.point, x, y, bars, max_steps=6)
+            if state.of(fitted).wrong.sum() <= MUCH * before:  # what is missing pulls at all that is known
+                offer(fitted, "everything fitted")
     return best, what
 
 
