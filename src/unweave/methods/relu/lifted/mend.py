@@ -38,9 +38,12 @@ FOR_EACH = 3
 """Answers on either side of a unit, for each of its weights, that a fit of everything sees."""
 MOST_UNSURE, SURE = 400, 0.5
 """Points asked at a time where the sum is not certain, and the standard error in error bars up to which it is."""
-PATIENCE, HALVED = 3, 0.5
-"""Turns in a row that leave no fewer wrong answers, after which others are no use, and the share of them that a fit of
-everything may leave for all that is known to be moved."""
+MORE = 2
+"""How often is asked around wrong answers in each turn, at least."""
+PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
+"""Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
+everything may leave for all that is known to be moved; and the share of wrong answers from which on a turn must halve
+it."""
 
 
 @dataclass
@@ -52,7 +55,7 @@ class Mended(Fitted):
         assert self.point is not None
         point, seen, idle, fits, typical = self.point, self.telling, 0, True, np.inf
         for turn in range(max_turns):
-            x, y, bars = self._look_closer(point) if turn else self._answers()
+            x, y, bars = self._look_closer(point, MORE) if turn else self._answers()
             before = self._amiss(point, x, y, bars)
             # what was wrong once is fitted ever after
             seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, 0))
@@ -84,6 +87,8 @@ class Mended(Fitted):
             )
             idle = idle + 1 if turn and after[0] > BETTER * before[0] else 0
             if not after[0] or idle >= PATIENCE or clock.now() > self.deadline:
+                break
+            if turn and after[0] > max(NEARLY, HALVED * before[0]):  # only more lines help
                 break
         self.point = point
         self._recompose()
