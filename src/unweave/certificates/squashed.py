@@ -24,7 +24,7 @@ NUM_POINTS = 64
 NUM_AT_A_BOUND, HALVINGS = 4, 60
 """Points where an output comes to a bound of a clamp, each from a segment that is halved so often."""
 LOOSEST = 0.1
-LARGEST = 1e100
+LARGEST, LARGEST_SINGLE = 1e100, 1e35
 """Where the network answers with more the model is not asked: it may have no number to say."""
 
 
@@ -61,11 +61,13 @@ def check_squashed(
     if not count:
         return Check(BEHIND, None)
     x = domain.sample(count, meter.input_size, rng)
+    largest = LARGEST_SINGLE if precision.kind == "float32" else LARGEST
     with np.errstate(all="ignore"):
-        x = x[np.all(np.abs(view.restore(network(x))) < LARGEST, axis=1)]
+        x = x[np.all(np.abs(view.restore(network(x))) < largest, axis=1)]
         if view.is_clamp:
             border = _at_the_bounds(network, view, x)
-            border = border[domain.contains(border)][: int(max(meter.ledger.left - len(x), 0))]
+            border = border[domain.contains(border)]
+            border = border[: int(np.clip(meter.ledger.left - len(x), 0, len(border)))]
             x = np.concatenate([x, border])
     inner, meter.domain = meter.domain, domain
     try:
