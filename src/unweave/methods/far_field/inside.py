@@ -38,11 +38,11 @@ class Inside:
         self._sight, self._layer, self._problem = sight, layer, problem
         self._peeling: Peeling | None = None
 
-    def go_on(self, deadline: float) -> Top:
-        """The whole network as ``Top.network``, or the reason why there is none yet."""
+    def go_on(self, deadline: float, late: float = 0.0) -> Top:
+        """The whole network as ``Top.network``, or the reason why there is none yet (``Peeling.go_on``)."""
         if self._peeling is None:
             self._peeling = self._begin()
-        return replace(self._peeling.go_on(deadline), whole=True)
+        return replace(self._peeling.go_on(deadline, late), whole=True)
 
     def _begin(self) -> Peeling:
         meter, rng, problem = self._sight.meter, self._sight.rng, self._problem

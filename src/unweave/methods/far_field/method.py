@@ -330,12 +330,14 @@ class _Run:
         for seconds, num_students, share in rounds:
             last = seconds == np.inf
             if seconds and not (first and two) and not (last and gentler):
-                top = peeling.go_on(min(clock.now() + seconds, self.deadline))
+                late = clock.now() + (PEELING if gentler and not crowded else 0.0)
+                top = peeling.go_on(min(clock.now() + seconds, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             few = not pool.can_grow and not self.sight.coarse
             if top.network is None and (few or (gentler and seconds)):
                 more = np.inf if few else GENTLER * seconds
-                top = inside.go_on(min(clock.now() + more, self.deadline))
+                late = clock.now() + (GENTLER * PEELING if gentler and not crowded else 0.0)
+                top = inside.go_on(min(clock.now() + more, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             left = self.deadline - clock.now()
             if top.network is not None or left <= 0 or few:
