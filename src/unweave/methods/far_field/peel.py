@@ -101,8 +101,8 @@ class Peeling:
                 break
             found = self._try_all(began, until)
         self._spent = clock.now() - began
-        late = "the time limit was reached while fitting the layers above the first"
-        return self._top(found, self._reason or late)
+        passed = "the time limit was reached while fitting the layers above the first"
+        return self._top(found, self._reason or passed)
 
     def _mostly_enough(self) -> int:
         """Vertices for students of two layers as wide as the first one, and one size more."""
