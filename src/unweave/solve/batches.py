@@ -26,7 +26,7 @@ from unweave.solve.layout import Layout
 LEAST_RATE, WARMING = 0.02, 20
 """Of the rate, at the end; and steps until it is whole."""
 LOOK = 200
-"""Steps between looks at the clock."""
+"""Steps between looks at the clock and at what the last batches left."""
 FEWEST_POINTS = 16
 
 
@@ -49,10 +49,12 @@ def descend_in_batches(
     y: np.ndarray,
     pace: Pace,
     rng: np.random.Generator,
+    *,
+    target: float = 0.0,
     deadline: float = float("inf"),
 ) -> Minimum:
-    """From ``start`` to the residual (root mean square) that the steps of ``pace`` lead to, or back where they lead
-    nowhere; for plain layouts with linear outputs.
+    """From ``start`` to the residual (root mean square) that the steps of ``pace`` lead to, or to ``target``, or back
+    where they lead nowhere; for plain layouts with linear outputs.
     """
     if layout.skips or layout.bent:
         raise ValueError("steps in batches are for plain layouts")
@@ -60,16 +62,22 @@ def descend_in_batches(
     moves = [np.zeros_like(b) for b in blocks]
     inputs = np.hstack([x, np.ones((len(x), 1))]).astype(np.float32)
     wanted, size = y.astype(np.float32), max(pace.num_answers // y.shape[1], FEWEST_POINTS)
-    order, end, done = np.zeros(0, dtype=int), End.STEPS, 0
+    order, end, done, seen = np.zeros(0, dtype=int), End.STEPS, 0, 0.0
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         for done in range(pace.num_steps):
-            if done % LOOK == 0 and (clock.now() > deadline or held().passed):
-                end = End.TIME
-                break
+            if done % LOOK == 0:
+                if clock.now() > deadline or held().passed:
+                    end = End.TIME
+                    break
+                if done and seen < LOOK * target**2:
+                    end = End.TARGET
+                    break
+                seen = 0.0
             if len(order) < size:
                 order = rng.permutation(len(x))
             batch, order = order[:size], order[size:]
-            change = _Batch(layout, blocks, inputs[batch], wanted[batch]).mend(moves, pace)
+            step = _Batch(layout, blocks, inputs[batch], wanted[batch])
+            change, seen = step.mend(moves, pace), seen + step.mean_square
             if change is None:
                 end = End.STALLED
                 break
@@ -94,6 +102,10 @@ class _Batch:
             self._slopes.append(activation.first(z, np).astype(np.float32))
             self._inputs.append(np.hstack([activation.value(z, np).astype(np.float32), ones]))
         self._rest = self._inputs[-1] @ blocks[-1].T - wanted
+
+    @property
+    def mean_square(self) -> float:
+        return float(np.mean(self._rest**2))
 
     def mend(self, moves: list[np.ndarray], pace: Pace) -> list[np.ndarray] | None:
         """The next change of the parameters; None where the batch gives none."""

@@ -50,21 +50,19 @@ the first layer."""
 SEARCH = Pace(num_answers=256, num_steps=6000, damping=1e-2, momentum=0.98)
 """From a random second layer."""
 SETTLE = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.997)
-ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.998, rate=0.07), 4
+ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.998, rate=0.07), 6
 """After surplus units went, and how many times at most."""
 TRIAL = replace(ROUND, num_steps=2000)
 """After a width has been tried."""
-LOST, NEAR, CLOSE = 0.1, 3e-3, 1e-3
+LOST, NEAR, CLOSE, ENOUGH = 0.1, 3e-3, 1e-3, 2e-4
 """Residuals relative to that of the best affine function of the first layer's values: above the first a student is
-given up after its first steps, below the second widths can be tried, at the third its rounds end."""
+given up after its first steps, below the second any width is tried, below the third the likely one; the last does."""
 FALLS = 0.8
 """A round that leaves more than this of the residual is the last one."""
 FREE = 1.05
 """Surplus units go that are predicted to raise the residual by no more than this factor, ..."""
 AFFORDABLE = 0.1
-"""... widths are tried down to where it is predicted to be this, relative to the best affine function, ..."""
-SAME = 1.3
-"""... and one is wide enough whose residual after a trial is at most so many times what it was."""
+"""... and widths are tried down to where it is predicted to be this, relative to the best affine function."""
 FEWER, EXACT_STEPS = 1.6, 25
 """Answers a parameter, and steps, that lead from there to where the last digits begin."""
 DETERMINED = 2.0
@@ -162,58 +160,50 @@ class _Search:
         if fit.rms > LOST * self.bend:
             return None, fit.rms, str(fit.end)
         fit = self._descend(layout, fit.parameters, SETTLE)
-        layout, fit = self._narrow_freely(layout, fit)
-        if fit.rms > max(NEAR * self.bend, 3 * self.floor):
-            return None, fit.rms, str(fit.end)
         likely = len(known[0]) if hidden is None else hidden[1]
-        for narrow, trial in self._narrow(layout, fit, likely):
-            found = self._finish(narrow, trial)
+        for _ in range(ROUNDS):
+            before = fit.rms
+            layout, fit = self._narrow_freely(layout, fit)
+            if fit.rms < max(CLOSE * self.bend, 2 * self.floor):
+                trial = self._try_width(layout, fit, likely)
+                found = None if trial is None else self._finish(*trial)
+                if found is not None:
+                    return *found, str(End.TARGET)
+            if fit.rms > FALLS * before or clock.now() > self.deadline:
+                break
+        if fit.rms < max(NEAR * self.bend, 3 * self.floor) and clock.now() < self.deadline:
+            found = self._finish(*self._bisect(layout, fit, likely))
             if found is not None:
                 return *found, str(End.TARGET)
-            if clock.now() > self.deadline:
-                break
         return None, fit.rms, str(fit.end)
 
     def _narrow_freely(self, layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
-        """Rounds of removals that cost next to nothing, and of steps."""
-        for _ in range(ROUNDS):
-            before = fit.rms
-            cuts = [c for c in self._cuts(layout, fit) if c.predicted <= FREE * fit.rms]
-            start = fit.parameters
-            if cuts:
-                layout, start = _without(layout, start, cuts[-1])
-            fit = self._descend(layout, start, ROUND)
-            enough = fit.rms < max(CLOSE * self.bend, 2 * self.floor)
-            if enough or fit.rms > FALLS * before or clock.now() > self.deadline:
-                break
-        return layout, fit
+        """Without the units whose removal costs next to nothing, and after further steps."""
+        cuts, start = [c for c in self._cuts(layout, fit) if c.predicted <= FREE * fit.rms], fit.parameters
+        if cuts:
+            layout, start = _without(layout, start, cuts[-1])
+        return layout, self._descend(layout, start, ROUND)
 
-    def _narrow(self, layout: Layout, fit: Minimum, likely: int) -> Iterator[tuple[Layout, Minimum]]:
-        """Students of the likely width, if it explains as much, and of the least one that does."""
-        plan = {
-            int(c.kept.sum()): c for c in self._cuts(layout, fit) if c.predicted <= AFFORDABLE * self.bend
-        }
-        most = layout.hidden[1]
-        enough, trials = max(SAME * fit.rms, 2 * self.floor), {most: (layout, fit)}
+    def _try_width(self, layout: Layout, fit: Minimum, width: int) -> tuple[Layout, Minimum] | None:
+        """The student with fewer units, where these explain as much after some steps."""
+        for cut in self._cuts(layout, fit):
+            if int(cut.kept.sum()) == width and cut.predicted < AFFORDABLE * self.bend:
+                narrow, start = _without(layout, fit.parameters, cut)
+                trial = self._descend(narrow, start, TRIAL)
+                enough = max(fit.rms, ENOUGH * self.bend, 2 * self.floor)
+                return (narrow, trial) if trial.rms <= enough else None
+        return None
 
-        def suffices(width: int) -> bool:
-            narrow, start = _without(layout, fit.parameters, plan[width])
-            trial = self._descend(narrow, start, TRIAL)
-            if trial.rms <= enough:
-                trials[width] = narrow, trial
-            return trial.rms <= enough
-
-        tried = likely in plan and suffices(likely)
-        if tried:
-            yield trials[likely]
-        low, high = min(plan, default=most) - 1, most
-        if likely in plan and not tried:
-            low = likely
+    def _bisect(self, layout: Layout, fit: Minimum, but: int) -> tuple[Layout, Minimum]:
+        """The student with the fewest units that explain as much; not ``but``, which has been tried."""
+        affordable = [c for c in self._cuts(layout, fit) if c.predicted < AFFORDABLE * self.bend]
+        best, low, high = (layout, fit), layout.hidden[1] - len(affordable) - 1, layout.hidden[1]
         while high - low > 1 and clock.now() < self.deadline:
             middle = (low + high) // 2
-            low, high = (low, middle) if suffices(middle) else (middle, high)
-        if high != likely:
-            yield trials[high]
+            trial = None if middle == but else self._try_width(layout, fit, middle)
+            low, high = (middle, high) if trial is None else (low, middle)
+            best = best if trial is None else trial
+        return best
 
     def _finish(self, layout: Layout, fit: Minimum) -> tuple[Network, float] | None:
         """The last digits, and without units that are then seen to be too many; None where these are not reached."""
@@ -223,6 +213,7 @@ class _Search:
             damping=1e-5,
             least_damping=1e-12,
             stall_gain=0.3,
+            stall_steps=6,
             stall_above=DIGITS * self.bend,
             deadline=self.deadline,
         )
@@ -242,7 +233,9 @@ class _Search:
         return plan_cuts(above, fit.parameters[layout.starts[1] :], values, fit.rms)
 
     def _descend(self, layout: Layout, start: np.ndarray, pace: Pace) -> Minimum:
-        return descend_in_batches(layout, start, self.u, self.v, pace, self.sight.rng, self.deadline)
+        target = max(ENOUGH * self.bend, 1.5 * self.floor)
+        rng, deadline = self.sight.rng, self.deadline
+        return descend_in_batches(layout, start, self.u, self.v, pace, rng, target=target, deadline=deadline)
 
 
 def _without(layout: Layout, parameters: np.ndarray, cut: Cut) -> tuple[Layout, np.ndarray]:
