@@ -56,15 +56,20 @@ TRIAL = replace(ROUND, num_steps=2000)
 """After a width has been tried."""
 LOST, NEAR, CLOSE, ENOUGH = 0.1, 3e-3, 1e-3, 2e-4
 """Residuals relative to that of the best affine function of the first layer's values: above the first a student is
-given up after its first steps, below the second any width is tried, below the third the likely one; the last does."""
+given up after its first steps, below the second it is brought to the end, below the third the likely width is tried,
+and below the last steps end."""
 FALLS = 0.8
 """A round that leaves more than this of the residual is the last one."""
 FREE = 1.05
 """Surplus units go that are predicted to raise the residual by no more than this factor, ..."""
 AFFORDABLE = 0.1
 """... and widths are tried down to where it is predicted to be this, relative to the best affine function."""
-FEWER, EXACT_STEPS = 1.6, 25
+FEWER, EXACT_STEPS = 1.6, 40
 """Answers a parameter, and steps, that lead from there to where the last digits begin."""
+PATIENCE, IMPATIENCE = 14, 8
+"""Steps over which such a student gains something, and one that may lack a unit."""
+SHARES = (300.0, 3.0)
+"""Units are then taken out that are predicted to raise the residual to so many times what it is; or fewer."""
 DETERMINED = 2.0
 """Answers a parameter for these."""
 DIGITS = 1e-6
@@ -166,13 +171,13 @@ class _Search:
             layout, fit = self._narrow_freely(layout, fit)
             if fit.rms < max(CLOSE * self.bend, 2 * self.floor):
                 trial = self._try_width(layout, fit, likely)
-                found = None if trial is None else self._finish(*trial)
+                found = None if trial is None else self._finish(*trial, IMPATIENCE)
                 if found is not None:
                     return *found, str(End.TARGET)
             if fit.rms > FALLS * before or clock.now() > self.deadline:
                 break
         if fit.rms < max(NEAR * self.bend, 3 * self.floor) and clock.now() < self.deadline:
-            found = self._finish(*self._bisect(layout, fit, likely))
+            found = self._finish(layout, fit, PATIENCE)
             if found is not None:
                 return *found, str(End.TARGET)
         return None, fit.rms, str(fit.end)
@@ -194,36 +199,43 @@ class _Search:
                 return (narrow, trial) if trial.rms <= enough else None
         return None
 
-    def _bisect(self, layout: Layout, fit: Minimum, but: int) -> tuple[Layout, Minimum]:
-        """The student with the fewest units that explain as much; not ``but``, which has been tried."""
-        affordable = [c for c in self._cuts(layout, fit) if c.predicted < AFFORDABLE * self.bend]
-        best, low, high = (layout, fit), layout.hidden[1] - len(affordable) - 1, layout.hidden[1]
-        while high - low > 1 and clock.now() < self.deadline:
-            middle = (low + high) // 2
-            trial = None if middle == but else self._try_width(layout, fit, middle)
-            low, high = (middle, high) if trial is None else (low, middle)
-            best = best if trial is None else trial
-        return best
+    def _finish(self, layout: Layout, fit: Minimum, patience: int) -> tuple[Network, float] | None:
+        """The last digits, by steps on all answers, without surplus units where these show; None where they are not
+        reached. A student that gains little over ``patience`` steps is given up.
+        """
+        layout, fit = self._converge(layout, fit, patience)
+        if fit.rms > self._close:
+            return None
+        for share in SHARES:
+            cuts = [c for c in self._cuts(layout, fit) if c.predicted <= share * max(fit.rms, self._close)]
+            if cuts:
+                narrow, start = _without(layout, fit.parameters, cuts[-1])
+                trial = self._converge(narrow, replace(fit, parameters=start), IMPATIENCE)
+                if trial[1].rms <= self._close:
+                    layout, fit = trial
+                    break
+        network = self.standard.undo(layout.network(fit.parameters))
+        return _sharpen(self.sight, network, self.x, self.y, self.deadline)
 
-    def _finish(self, layout: Layout, fit: Minimum) -> tuple[Network, float] | None:
-        """The last digits, and without units that are then seen to be too many; None where these are not reached."""
+    def _converge(self, layout: Layout, fit: Minimum, patience: int) -> tuple[Layout, Minimum]:
+        """To where surplus units show and the last digits begin."""
         settings = Settings(
-            target=max(DIGITS * self.bend, 1.5 * self.floor),
+            target=self._close,
             max_steps=EXACT_STEPS,
             damping=1e-5,
             least_damping=1e-12,
-            stall_gain=0.3,
-            stall_steps=6,
-            stall_above=DIGITS * self.bend,
+            stall_gain=0.2,
+            stall_steps=patience,
+            stall_above=self._close,
+            patience=8,
             deadline=self.deadline,
         )
         few = min(int(np.ceil(FEWER * layout.num_parameters / self.y.shape[1])), len(self.u))
-        fit = fit_collapsed(layout, fit.parameters, self.u[:few], self.v[:few], settings=settings)
-        if fit.rms > max(30 * settings.target, 3 * self.floor):
-            return None
-        return _sharpen(
-            self.sight, self.standard.undo(layout.network(fit.parameters)), self.x, self.y, self.deadline
-        )
+        return layout, fit_collapsed(layout, fit.parameters, self.u[:few], self.v[:few], settings=settings)
+
+    @property
+    def _close(self) -> float:
+        return max(DIGITS * self.bend, 2 * self.floor)
 
     def _cuts(self, layout: Layout, fit: Minimum) -> list[Cut]:
         """Removals of second-layer units, the cheapest first."""
