@@ -142,6 +142,8 @@ class Problem:
     """When the whole run must end."""
     suspects: np.ndarray | None = field(default=None, compare=False)
     """Points (n, d) near which the network that the method found before, on the same questions, is not the model."""
+    earlier: Any = field(default=None, compare=False)
+    """What the method's finding before kept to go on from (``Finding.state``), where there are suspects."""
 
     def within(self, seconds: float) -> float:
         """A method's own limit, or the seconds that are left of the run where these are fewer."""
@@ -179,6 +181,8 @@ class Finding:
     """Whether parameters are meant up to changes that leave the function on the whole (bounded) domain as it is."""
     error_bars: ErrorBars | None = None
     """Error bars of answers, where the method knows them: no answer ever asked may then lie far beyond its own."""
+    state: Any = None
+    """What the method would go on from if the network proves wrong somewhere; nobody else looks into it."""
 
 
 class Method(Protocol):

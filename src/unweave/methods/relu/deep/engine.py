@@ -126,8 +126,9 @@ def recover(
             )
             fine, top = sharpen_layers(pool, known, top)
             if top.is_output:
-                for number in range(known.depth):
-                    met[_key(fine.first(number))] = fine.first(number), met[_key(known.first(number))][1]
+                for number in range(known.depth):  # of layers that were put in order since nothing was met
+                    below, units = fine.first(number), met.get(_key(known.first(number)), (known, []))[1]
+                    met[_key(below)] = below, units
                 fine, top = _ask_below(pool, fine, top, opened, say)
                 bare = known = fine
                 known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
@@ -164,7 +165,7 @@ def recover(
                 bare, rare = known, None
                 if keep is not None:
                     keep.append(best)
-            if rare is not None and rare[0] < known.depth - 1:
+            if rare is not None and rare[0] < known.depth - 1 and top.share_wrong > 0:
                 below, unit = rare
                 num_repairs += 1
                 former, former_open = known, dict(opened)
@@ -196,6 +197,10 @@ def recover(
                     return best
                 num_again += 1
                 continue
+            if (
+                not top.share_wrong
+            ):  # right wherever a fair look was taken: layers are not begun again for the rest
+                return best
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:
             say(f"*** {stuck}")

@@ -17,10 +17,8 @@ from unweave.methods.relu.deep.pool import Pool
 MAX_ROWS = 6000
 MOST_WRONG = 0.15
 """Answers that a last layer with units missing may contradict; more: a layer above it is rarely seen to switch."""
-NUM_FAIR = 200
+NUM_FAIR = 400
 """Answers that tell how often a network is wrong."""
-FEW_WRONG = 0.01
-"""Share of all answers up to which they are not looked at more closely."""
 LAST = 1e-7
 """Median miss of the output layer, relative to the answers, below which a layer is the last."""
 WRONG = 30
@@ -99,7 +97,7 @@ def fit_top(pool: Pool, known: Features, num_steps: int = 12, start: np.ndarray 
     middle = float(np.median(miss)) / size
     limit = _limit(middle) * size
     share = float(np.mean(miss > limit))
-    if middle < LAST and share > FEW_WRONG:
+    if middle < LAST and share > 0:
         fair, answers = fair_answers(pool)
         share = float(np.mean(_misses(fair, answers, known.features(fair), solution) > limit))
     return Top(solution, middle, miss > limit, x, share)

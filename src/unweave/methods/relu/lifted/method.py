@@ -52,6 +52,7 @@ class ReluLifted:
                 max_seconds=problem.within(self.max_seconds),
                 suspects=problem.suspects,
                 precision=problem.precision,
+                earlier=problem.earlier,
             )
         return describe(search)
 
@@ -103,6 +104,7 @@ def describe(search: Search) -> Finding:
         details={"num_planes": len(search.planes), "num_units": search.num_units},
         in_domain=search.is_bounded,
         error_bars=search.error_bars,
+        state=search if search.can_go_on else None,
     )
 
 
