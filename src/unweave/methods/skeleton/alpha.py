@@ -59,7 +59,7 @@ def fit_alpha(network: Network, x: np.ndarray, y: np.ndarray, accuracy: np.ndarr
             break
         alphas = np.array([_alpha(plain, layer) for layer in layers])
         found = _descend(_with_alphas(plain, layers, alphas * start), layers, x, y, accuracy)
-        best = found if found.level < best.level else best
+        best = found if found.level < ENOUGH * best.level else best
     alphas = [_alpha(best.network, layer) for layer in layers]
     # the constants of a model are rounded as its weights are
     errors = [min(SURE * e, WIDEST) + 4 * unit * a for a, e in zip(alphas, best.errors, strict=True)]
