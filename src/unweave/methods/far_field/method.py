@@ -37,7 +37,7 @@ from unweave.methods.far_field.curvature import fit_by_curvature
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, say_unknown, see_activation
-from unweave.methods.far_field.inside import fit_inside
+from unweave.methods.far_field.inside import Inside
 from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
@@ -68,13 +68,14 @@ NEARLY = 1e-3
 VERTICES, PEELING, MIDDLE_SHARE = 20.0, 25.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
 share of the time left that this may take where there are too many units for anything else."""
-MANY, LONGER = 64, 4.0
-"""First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear; and how many
-times as much it has where they are more than ``SMALL`` and than the inputs."""
+MANY = 64
+"""First-layer units beyond which one layer on top has more time."""
 CROWDED, GLANCE = 20, 8.0
 """First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
 several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks.
 With fewer units several layers have these seconds first."""
+GENTLER = 2.0
+"""Time of students at points near the origin, relative to that of those on vertices before them."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -141,7 +142,6 @@ class _Run:
         self.sight = Sight(meter, problem.precision, act.get(self.candidates[0]), rng, reach)
         self.hopeless = False
         self.num_units = 0
-        self._few_vertices = False
         self._shallow: tuple[Circle, list[Crossing]] | None = None
         """The circle and its crossings, where they say that there is one hidden layer."""
         self._rows: np.ndarray | None = None
@@ -194,8 +194,6 @@ class _Run:
             )
         self.num_units = len(layer.rows)
         top, layer = self._top(layer, deep)
-        if top.network is None and self._few_vertices:
-            top = fit_inside(self.sight, layer, self.problem, self.deadline)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         if top.whole and self.sight.coarse:
@@ -280,13 +278,11 @@ class _Run:
                 deadline=min(self.deadline, clock.now() + (GLANCE if crowded else VERTICES)),
                 deeper=not two,
             )
-        elif hidden is None or two:
+        elif (hidden is None or two) and not self._wider(layer):
             top = fit_by_curvature(self.sight, layer, pool, self.deadline)
             if top.network is not None:
                 return top, layer
-            wider = not small and len(layer.rows) > self.meter.input_size
-            seconds = (LONGER if wider else 1.0) * VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
-            seconds = GLANCE if crowded else seconds
+            seconds = GLANCE if crowded else VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
             top = fit_wide(
                 pool,
                 self.sight.activation,
@@ -320,20 +316,27 @@ class _Run:
             rng=self.sight.rng,
             shallow=not first,
         )
-        middle = Middle(self.sight, layer, hidden)
+        middle, inside = Middle(self.sight, layer, hidden), Inside(self.sight, layer, self.problem)
         # three layers and more are found soon, or not soon, and so is a steep second layer
         small, crowded = len(layer.rows) <= SMALL, self._crowded(layer)
+        gentler = small and not self.sight.coarse and not two
         rounds = [(0.0 if crowded else GLANCE, 1, 1.0), (PEELING, None, 0.5), (np.inf, 0, 0.0)]
         if not small:
-            wider = len(layer.rows) > self.meter.input_size
-            rounds = [(0.0 if wider else PEELING, None, MIDDLE_SHARE), rounds[-1]]
+            rounds = [(0.0 if self._wider(layer) else PEELING, None, MIDDLE_SHARE), rounds[-1]]
         for seconds, num_students, share in rounds:
-            if seconds and not (first and two):
-                top = peeling.go_on(min(clock.now() + seconds, self.deadline))
+            last = seconds == np.inf
+            if seconds and not (first and two) and not (last and gentler):
+                late = clock.now() + (PEELING if gentler and not crowded else 0.0)
+                top = peeling.go_on(min(clock.now() + seconds, self.deadline), min(late, self.deadline))
                 tried += top.attempts
-            self._few_vertices = not pool.can_grow and not self.sight.coarse
+            few = not pool.can_grow and not self.sight.coarse
+            if top.network is None and (few or (gentler and seconds)):
+                more = np.inf if few else GENTLER * seconds
+                late = clock.now() + (GENTLER * PEELING if gentler and not crowded else 0.0)
+                top = inside.go_on(min(clock.now() + more, self.deadline), min(late, self.deadline))
+                tried += top.attempts
             left = self.deadline - clock.now()
-            if top.network is not None or left <= 0 or self._few_vertices:
+            if top.network is not None or left <= 0 or few:
                 break
             if num_students != 0 and (hidden is None or two):
                 top = middle.go_on(clock.now() + (1.0 if two else share) * left, num_students)
@@ -344,6 +347,10 @@ class _Run:
 
     def _crowded(self, layer: FirstLayer) -> bool:
         return max(CROWDED, self.meter.input_size) < len(layer.rows) <= SMALL
+
+    def _wider(self, layer: FirstLayer) -> bool:
+        """Whether one layer on top is best sought from nearer by at once."""
+        return len(layer.rows) > max(SMALL, self.meter.input_size)
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

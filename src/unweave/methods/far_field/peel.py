@@ -30,18 +30,19 @@ GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
 MOST_VERTICES = 60_000
 SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
-    2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
-    3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
-    4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
+    2: (Shape(3.5, 1.0), Shape(3.5, 1.0), Shape(3.5, 0.65)),
+    3: (Shape(3.5, 0.75), Shape(3.5, 1.0)),
+    4: (Shape(3.3, 1.0), Shape(3.3, 0.8)),
 }
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
 """Unlikely depths are tried at every so many sizes."""
 PROMISING, CLOSE = 0.05, 0.4
 """A residual below the first, below this fraction of all earlier ones of its depth, and the least of all depths, says
-which depth to try."""
+which depth to try, with the next: students with a layer too many come near earlier, and lose it (``shallower``)."""
 NEARLY = 1e-3
-"""A student below this that does not become exact has a layer too many, or was unlucky."""
+"""A student below this that does not become exact lacks a layer, or was unlucky: one too many would have gone
+(``shallower``)."""
 CLOSER = 0.5
 """A depth whose residual is below this fraction of that of one layer less leaves the smaller depths to rare turns."""
 MISSES = 4
@@ -89,14 +90,27 @@ class Peeling:
         self._unfinished: dict[int, Attempt] = {}
         """The closest student of each depth that may go on."""
 
-    def go_on(self, deadline: float) -> Top:
-        """The network, or the reason why there is none yet."""
+    def go_on(self, deadline: float, late: float = 0.0) -> Top:
+        """The network, or the reason why there is none yet; with as few vertices as are mostly enough until ``late``,
+        where that is later.
+        """
         began, found = clock.now() - self._spent, None
-        while found is None and not self._reason and clock.now() <= deadline:
-            found = self._try_all(began, deadline)
+        while found is None and not self._reason:
+            until = max(deadline, late) if self._num_vertices <= self._mostly_enough() else deadline
+            if clock.now() > until:
+                break
+            found = self._try_all(began, until)
         self._spent = clock.now() - began
-        late = "the time limit was reached while fitting the layers above the first"
-        return self._top(found, self._reason or late)
+        passed = "the time limit was reached while fitting the layers above the first"
+        return self._top(found, self._reason or passed)
+
+    def _mostly_enough(self) -> int:
+        """Vertices for students of two layers as wide as the first one, and one size more."""
+        sizes = (self._pool.x.shape[1], self._pool.y.shape[1])
+        width = sizes[0] if self._first is None else len(self._first[0])
+        widths = (width, width) if self._first is None else (width, width, width)
+        layout = Form.of(self._activation.name).layout((sizes[0], *widths, sizes[1]))
+        return int(GROWTHS[1500] * SHAPES[2][0].ratio * layout.num_parameters / sizes[1])
 
     def _try_all(self, began: float, deadline: float) -> Recovered | None:
         """Unfinished students and new ones of one size."""
@@ -232,10 +246,11 @@ class _Plan:
 
     def record(self, depth: int, rms: float) -> None:
         """A student of ``depth`` ended at ``rms``."""
+        deeper = depth + 1 if depth + 1 in self.depths else depth
         if rms < NEARLY:
-            self.leading = (max(depth - 1, 1), depth)
+            self.leading = (depth, deeper) if deeper > depth else (max(depth - 1, 1), depth)
         elif rms < PROMISING and rms < CLOSE * self.best.get(depth, 0.0) and rms <= min(self.best.values()):
-            self.leading, self.misses = (depth, depth), 0
+            self.leading, self.misses = (depth, deeper), 0
         elif depth in self.leading and min(self.best.values()) >= NEARLY:
             self.misses += 1 if rms < 2 * self.best[depth] else MISSES
             if self.misses >= MISSES:

@@ -84,7 +84,9 @@ class ReluDeep:
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
         if np.isfinite(meter.domain.reach(meter.input_size)) and meter.input_size <= FEW_INPUTS:
-            return recover_in_box(inquiry, problem, self.max_seconds)
+            return recover_in_box(
+                inquiry, problem, self.max_seconds, lambda: ReluLifted().recover(meter, problem)
+            )
         two = ReluLayers().try_two(inquiry, problem, rng)
         if two.finding is not None:
             return two.finding

@@ -40,7 +40,7 @@ MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
 """Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
 MISSING, MOST_HELD = 5e-4, 4000
 """Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
-CLOSER = 4
+CLOSER = 12
 """Wrong answers for each weight of a unit that are asked for where there are fewer."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
@@ -260,15 +260,18 @@ class Fitted(Compared):
             return traces, point
         return traces.join(as_traces(point, count, traces.planes, self._answers()[0])), point
 
-    def _look_closer(self, point: RidgeSum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All answers, where few are wrong with more of them from beside these: as many as tell a unit there."""
+    def _look_closer(self, point: RidgeSum, least: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All answers, where few are wrong with more of them from beside these: as many as tell a unit there.
+
+        ``least``: how often is asked at least.
+        """
         enough = CLOSER * (len(point.rows) + len(self.box[0]) + 1)
-        for _ in range(CLOSER):
+        for turn in range(CLOSER):
             x, y, bars = self._answers()
             wrong = np.flatnonzero(np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND)
-            if not 0 < len(wrong) < enough:
+            if not len(wrong) or (turn >= least and len(wrong) >= enough):
                 break
-            self._ask_beside(x[wrong])
+            self.ask_around(point, x[wrong])
         return self._answers()
 
     def _better(
