@@ -77,7 +77,7 @@ class Learning(Told):
     seen: list[object] = field(default_factory=list)
 
     def recover(self, meter, problem):
-        self.seen.append(problem.earlier)
+        self.seen.append(problem.kept)
         turn = len(self.seen)
         network = self.network
         if turn <= self.num_wrong:
@@ -90,7 +90,7 @@ class Learning(Told):
                 [np.append(network.biases[0], 0.0), network.biases[1]],
                 network.activations,
             )
-        return Finding(network, state=turn)
+        return Finding(network, kept=turn)
 
 
 @pytest.mark.parametrize("num_wrong", [1, 2, 9])

@@ -125,7 +125,7 @@ def _polish(pieces: Pieces, network: Network) -> Network | None:
     size = np.std(pieces.y) + 1e-300
     left = np.max(np.abs(network(pieces.x) - pieces.y)) / size
     if LEFT < left <= NEARLY:
-        network = polish_weighted(network, pieces.x, pieces.y, LEFT * size, max_steps=12).network
+        network = polish_weighted(network, pieces.x, pieces.y, float(LEFT * size), max_steps=12).network
         left = np.max(np.abs(network(pieces.x) - pieces.y)) / size
     return network if left <= SETTLED else None
 
