@@ -79,7 +79,7 @@ class ReluDeep:
             pool = problem.kept.pool
             with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
                 found = look_again(pool, problem.kept.found, problem.suspects)
-            return describe(pool.inquiry, found)
+            return replace(describe(pool.inquiry, found), kept=_Kept(pool, found))
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)

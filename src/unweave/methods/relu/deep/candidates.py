@@ -131,6 +131,9 @@ def grow_from_three(view: LayerView, mine: np.ndarray, rng: np.random.Generator)
     _, s, vt = np.linalg.svd(np.concatenate([system, held], axis=1), full_matrices=False)
     fits = s[:, -1] <= (1e-7 + 30 * view.noise[threes].max(axis=1)) * s[:, 0]
     fits &= s[:, -2] > np.maximum(1e-4, 100 * s[:, -1])
+    # a row that is zero on all that is active at a kink does not bend there
+    slope = np.linalg.norm(np.einsum("tn,tknd->tkd", vt[:, -1, :-1], view.jac[threes]), axis=2)
+    fits &= slope.min(axis=1) > 1e-4 * slope.max(axis=1)
     found = []
     for number in np.flatnonzero(fits)[np.argsort(s[fits, -1], kind="stable")][:MOST_FOUND]:
         found.append(attach(view, Candidate(vt[number, -1], seen[number], np.sort(threes[number])), mine))

@@ -47,6 +47,9 @@ MOST_TRIED = 3
 MOST_LACKED = 2
 """Times that what a layer of so many units lacks is looked for before one is built on it as it is."""
 
+SELDOM = 0.005
+"""Share of fair answers that contradict up to which layers are not begun again: what is put in its place stays."""
+
 MAX_FAILURES = 8
 """Layers that do not close, all together, before the rest is left open."""
 
@@ -136,7 +139,7 @@ def recover(
                 bare = known
                 if keep is not None:
                     keep.extend(repaired.steps)
-            if rare is not None and rare[0] < known.depth - 1 and top.share_wrong > 0:
+            if rare is not None and rare[0] < known.depth - 1 and top.share_wrong > SELDOM:
                 below, unit = rare
                 num_repairs += 1
                 former, former_open = known, dict(opened)

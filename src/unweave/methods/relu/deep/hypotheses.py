@@ -24,11 +24,15 @@ MOST_BESIDE, FEWEST_BESIDE, MOST_CORNERS = 9, 4, 60
 """Units all of whose sides are tried beside one that is missing; corners for that, at least and at most."""
 AHEAD = 3
 """Equations to spare, and by which such a choice has to be ahead of every other; where two are missing its square."""
+AGAINST = 16
+"""Equations that one corner which contradicts counts for: a choice that makes few units active obeys more of them."""
 NUM_TURNS = 8
 """Times that equations are weighed anew: at some corners another unit is missing."""
 SAME = 1e-7
 """Equations that agree are off by less than some hundred times this."""
 
+ALIKE = 1e-3
+"""Coefficients that differ by less than this share are the same."""
 UNIQUE = 1e-6
 """Singular values of the equations, relative to the largest, that leave one row and no other."""
 
@@ -135,7 +139,7 @@ def choose_with_missing(
         weight = np.where(counts > 0, 1 / np.maximum(miss, SAME), 0.0)
     agree = (counts > 0) & (miss < 100 * SAME)
     against = (counts > 0) & ~agree | (counts < 0)
-    score = np.sum(agree * counts, axis=1) - (n - num_missing - common) - 2 * against.sum(axis=1)
+    score = np.sum(agree * counts, axis=1) - (n - num_missing - common) - AGAINST * against.sum(axis=1)
     order = np.argsort(-score, kind="stable")
     best, ahead = int(order[0]), AHEAD**num_missing
     if (
@@ -161,7 +165,50 @@ def choose_with_missing(
         q = np.linalg.qr(always)[0]
         u, _, _ = np.linalg.svd(basis - q @ (q.T @ basis))
         basis = np.hstack([u[:, :num_missing], always])
+    if _may_be_turned(told, rows, seen, on[:, best], basis[:, :num_missing], mine):
+        return None
     return Missing(choices[best], basis, error, [told[number] for number in mine])
+
+
+def _may_be_turned(
+    corners: list[Corner],
+    rows: np.ndarray,
+    seen: np.ndarray,
+    on: np.ndarray,
+    basis: np.ndarray,
+    mine: np.ndarray,
+) -> bool:
+    """Whether the corners allow most units to be turned round, by what that adds to the rows that are missing.
+
+    They do where the coefficient of a unit is the same combination of those of the missing rows at every corner, as in
+    the last layer, whose units count alike everywhere.
+    """
+    num, p = len(rows), basis.shape[1]
+    every = np.vstack([rows[:, :-1], basis.T])
+    own: list[list[np.ndarray]] = [[] for _ in range(num)]
+    others: list[list[np.ndarray]] = [[] for _ in range(num)]
+    for number in mine:
+        corner = corners[number]
+        weight = (corner.errors.min() / corner.errors)[:, None]
+        active = np.append(np.flatnonzero(on[number]), num + np.arange(p))
+        dark = np.flatnonzero(corner.moving & np.any(~seen[on[number], :-1], axis=0))
+        columns = np.hstack([corner.basis.T @ every[active].T, corner.basis.T[:, dark]]) * weight
+        if columns.shape[1] > len(columns):
+            continue
+        solution = np.linalg.lstsq(columns, corner.slopes * weight, rcond=1e-10)[0]
+        for place, unit in enumerate(active[:-p]):
+            own[unit].append(solution[place])
+            others[unit].append(solution[len(active) - p : len(active)])
+    fixed = turned = 0
+    for unit in range(num):
+        target = np.concatenate(own[unit]) if own[unit] else np.zeros(0)
+        if len(own[unit]) < 2 or len(target) <= p:
+            continue
+        system = np.hstack(others[unit]).T
+        left = target - system @ np.linalg.lstsq(system, target, rcond=1e-10)[0]
+        same = np.linalg.norm(left) < ALIKE * np.linalg.norm(target)
+        fixed, turned = fixed + (not same), turned + same
+    return bool(turned >= fixed)
 
 
 def _equations(
