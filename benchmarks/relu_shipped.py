@@ -1,4 +1,4 @@
-"""Relu networks as they are shipped: float32, in a box, leaky, wider than their input. A line a class.
+"""Relu networks as they are shipped: float32, in a box, leaky, wider than their input, squashed. A line a class.
 
     python benchmarks/relu_shipped.py --quick       two seeds of the small classes, about two minutes
     python benchmarks/relu_shipped.py --trials 20   every class
@@ -23,6 +23,7 @@ import numpy as np
 
 import unweave
 from unweave.core.network import Network
+from unweave.core.outputs import apply_output
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class Case:
     """Answers are rounded to so many."""
     noise: float = 0.0
     """Standard deviation of Gaussian noise, relative to the spread of the answers."""
+    head: str = "identity"
+    """What stands behind the last layer."""
 
     @property
     def domain(self):
@@ -60,6 +63,9 @@ BY_ADAM = (
     (4, 64, 32, 2),
 )
 """Sizes of published controllers and emulators."""
+HEADS = ("softmax", "sigmoid", "tanh", "exp", "clamp(-1.0, 2.0)")
+HEADED = (6, 24, 2), (10, 16, 3), (10, 16, 16, 3)
+"""Behind which networks they are tried."""
 
 CASES = [
     Case("float32 6-8-2", (6, 8, 2), "float32", quick=True),
@@ -87,6 +93,12 @@ CASES = [
         Case(f"{kind} {'-'.join(map(str, sizes))} {dtype} Box[-1,1]", sizes, dtype, (-1.0, 1.0), trained=kind)
         for sizes in BY_ADAM
         for kind in ("smooth", "controller")
+        for dtype in ("float64", "float32")
+    ),
+    *(
+        Case(f"{head} {'-'.join(map(str, sizes))} {dtype}", sizes, dtype, head=head)
+        for sizes in HEADED
+        for head in HEADS
         for dtype in ("float64", "float32")
     ),
     Case("8-12-1, 4 decimals", (8, 12, 1), decimals=4, quick=True),
@@ -162,7 +174,7 @@ def draw_network(case: Case, seed: int) -> Network:
     if case.dtype == "float32":
         weights, biases = ([p.astype(np.float32).astype(float) for p in ps] for ps in (weights, biases))
     name = "relu" if case.leak == 0 else f"leaky_relu({case.leak})"
-    return Network(weights, biases, [name] * (len(case.sizes) - 2) + ["identity"])
+    return Network(weights, biases, [name] * (len(case.sizes) - 2) + [case.head])
 
 
 def arithmetic(network: Network, case: Case, seed: int):
@@ -177,7 +189,7 @@ def arithmetic(network: Network, case: Case, seed: int):
             h = h @ w.T + b
             if i < len(layers) - 1:
                 h = np.where(h > 0, h, kind.type(case.leak) * h)
-        h = h.astype(float)
+        h = apply_output(case.head, h).astype(float)
         if case.noise:
             h = h + noise * rng.standard_normal(h.shape)
         return h if case.decimals is None else np.round(h, case.decimals) + 0.0
@@ -266,7 +278,10 @@ def main() -> None:
     parser.add_argument("--each", action="store_true", help="a line a trial as well")
     parser.add_argument("--limit", type=float, default=240.0, help="seconds a trial")
     options = parser.parse_args()
-    chosen = [case for case in CASES if options.only in case.name and (case.quick or not options.quick)]
+    chosen = [
+        case for case in CASES if options.only == case.name
+    ]  # one class, or all with this in their names
+    chosen = chosen or [c for c in CASES if options.only in c.name and (c.quick or not options.quick)]
     if not chosen:
         parser.error(f"no class has {options.only!r} in its name: {', '.join(case.name for case in CASES)}")
     for case in chosen:

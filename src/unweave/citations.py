@@ -112,6 +112,7 @@ BY_METHOD: dict[str, tuple[str, ...]] = {
     "relu-lines": ("carlini2020",),
     "linear": (),
     "relu-layers": ("carlini2020",),
+    "relu-features": ("carlini2020",),
     "relu-lifted": ("carlini2020",),
     "relu-samples": ("awasthi2021", "transtrum2012"),
     "ridge": ("tropp2007",),

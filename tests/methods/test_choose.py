@@ -38,6 +38,10 @@ def chosen(evidence: Evidence, input_size: int = 10, **traits) -> list[tuple[str
             {"growth": Growth.LINEAR, "activation": "leaky_relu(0.2)"},
             ["relu-lines", "relu-lifted", "relu-layers"],
         ),
+        (
+            {"growth": Growth.LINEAR, "piecewise_linear": True, "exact": False, "single": True},
+            ["relu-lines", "relu-features", "relu-lifted", "relu-layers"],
+        ),
         ({"two_valued": True, "growth": Growth.CONSTANT}, ["halfspaces"]),
         ({"growth": Growth.OTHER, "activation": "exp"}, ["in-domain"]),
         ({**LINEAR, "exact": False}, ["in-domain"]),

@@ -47,6 +47,14 @@ def test_many_units_in_single_precision_bend_at_places_or_all_along(activation, 
         assert told is expected
 
 
+@pytest.mark.parametrize("sizes", [(6, 16, 1), (6, 16, 16, 1), (3, 25, 25, 1)])
+def test_units_with_a_kink_that_bend_beside_it_are_not_taken_for_kinks(sizes):
+    for seed in range(12):
+        meter = single(random_network(sizes, "selu", seed))
+        precision = measure_precision(meter, np.random.default_rng(seed))
+        assert not is_piecewise_linear(meter, precision, np.random.default_rng(seed), num_segments=12)
+
+
 def test_segments_that_bend_nowhere_tell_no_kinks():
     meter = single(random_network((3, 1, 1), "relu", 0))
     precision = measure_precision(meter, np.random.default_rng(0))

@@ -109,7 +109,15 @@ def certify(
         bars = noise[rows] if isinstance(noise, np.ndarray) else noise
         system = None
         if time_allows(network, used[1][rows], late=True):
-            system = weighted_system(network, used[0][rows], used[1][rows], bars, unit=precision.unit)
+            plain = not isinstance(noise, np.ndarray) and network.activations[-1] == "identity"
+            system = weighted_system(
+                network,
+                used[0][rows],
+                used[1][rows],
+                bars,
+                unit=precision.unit,
+                propagated=precision.kind == "float32" and plain,
+            )
         else:
             checks.append(Check(STANDARD_ERRORS, None, reason=MORE_TIME, needed=True))
         if system is not None:

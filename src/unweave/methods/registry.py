@@ -32,6 +32,7 @@ REGISTRY = (
     Entry("ridge", "ridge.method:Ridge", Evidence.QUERIES),
     Entry("linear", "linear:Linear", Evidence.QUERIES),
     Entry("relu-lines", "relu.one_layer.lines:ReluLines", Evidence.QUERIES),
+    Entry("relu-features", "relu.features:ReluFeatures", Evidence.QUERIES),
     Entry("relu-lifted", "relu.lifted.method:ReluLifted", Evidence.QUERIES),
     Entry("relu-layers", "relu.any_depth:ReluDeep", Evidence.QUERIES),
     Entry("clamped", "relu.one_layer.clamped:Clamped", Evidence.QUERIES),

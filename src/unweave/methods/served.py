@@ -19,6 +19,7 @@ SERVED = {
     "hessian-span": SMOOTH,
     "linear": "relu, leaky_relu; of which it finds none",
     "relu-lines": "relu, leaky_relu",
+    "relu-features": "relu",
     "relu-lifted": "relu, leaky_relu",
     "relu-layers": "relu, leaky_relu",
     "ridge": f"{SMOOTH}, relu, leaky_relu",

@@ -12,7 +12,7 @@ import numpy as np
 
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
-from unweave.probes.uneven import bends_at_places
+from unweave.probes.uneven import bends_at_places, bends_evenly
 
 NEAR, LARGE = 3.0, 10.0
 """The radius at which networks usually bend, and how many times as far a domain reaches that is large."""
@@ -20,6 +20,9 @@ FEWEST = 3
 """Segments on which the answers move that are enough to leave out the others."""
 LEEWAY = 100.0
 """What answers near by may be off, in the rounding of their own size: large terms may cancel there."""
+
+NUM_LONG = 6
+"""Segments looked at again, longer, where rounding hides a bend of short ones."""
 
 
 def is_piecewise_linear(
@@ -74,29 +77,6 @@ def _are_straight(
     if np.mean(straight[moving] if np.sum(moving) >= FEWEST else straight) < 0.5:
         dense = dense and precision.kind == "float32"
         return dense and bends_at_places(meter, precision, starts, towards, float(length))
-    return precision.kind != "float32" or not _bends_evenly(
-        meter, precision, starts[:8], 3 * length * towards[:8]
+    return precision.kind != "float32" or not bends_evenly(
+        meter, precision, starts[:NUM_LONG], 3 * length * towards[:NUM_LONG]
     )
-
-
-def _bends_evenly(meter: Meter, precision: Precision, starts: np.ndarray, towards: np.ndarray) -> bool:
-    """Whether long segments bend in both halves alike: a smooth function whose bend on short ones rounding hides.
-
-    A segment that meets one kink has a straight half.
-    """
-    for length in (1.0, 3.0, 9.0, 27.0):
-        points = starts + length * np.linspace(0, 1, 5)[:, None, None] * towards
-        if not np.all(meter.domain.contains(points.reshape(-1, meter.input_size))):
-            break
-        points = meter.snap(points.reshape(-1, meter.input_size))
-        with meter.stage("kind"):
-            values = meter.ask(points).reshape(5, len(starts), -1)
-        noise = 10 * precision.noise
-        halves = np.abs(values[[0, 2]] + values[[2, 4]] - 2 * values[[1, 3]])
-        output = np.argmax(halves.max(axis=0), axis=1)
-        halves = np.take_along_axis(halves, output[None, :, None], axis=2)[:, :, 0]
-        bent = halves.max(axis=0) > 4 * noise
-        if np.mean(bent) >= 0.5:
-            even = halves.min(axis=0) > np.maximum(0.7 * halves.max(axis=0), noise)
-            return bool(np.mean(even[bent]) > 0.7)
-    return False

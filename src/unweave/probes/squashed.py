@@ -323,7 +323,7 @@ def _bends_of(meter: Meter, starts: np.ndarray, spans: np.ndarray, noise: float,
     answers = meter.ask(starts)
     noise = max(noise, unit * float(np.sqrt(np.mean(answers**2))))
     precision = Precision(noise, float(np.std(answers)), "float32")
-    return np.concatenate([bends(meter, precision, starts, length * spans) for length in LENGTHS])
+    return np.abs(np.concatenate([bends(meter, precision, starts, length * spans) for length in LENGTHS]))
 
 
 def _middle(domain: Domain, input_size: int) -> np.ndarray | None:

@@ -2,7 +2,8 @@
 
 Second differences on a row of points are those of a smooth function all over it, and of a piecewise linear one beside
 its kinks only. Segments are halved until few of them show a bend above the error of the answers: at the last length at
-which enough of them did, a kink stands alone, while a smooth bend is as even as on any.
+which enough of them did, a kink stands alone, while a smooth bend is as even as on any. A segment that bends alike at
+all its places settles it: units such as selu have a kink and bend beside it, kinks alone do not make an even row.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ FEWEST, UNEVEN = 2, 0.4
 """Segments with a strong bend that a length must show, and the share of them that must bend at places."""
 EVEN = 3
 """Lengths at which every segment bends evenly that settle it."""
+LEAST, ALIKE = 3.0, (1.5, 0.2)
+"""Bends of a row of places are alike where their mean is at least so many errors, and each of them within so many
+errors and this part of it."""
+MOST_STRETCHES, STRETCH = 4, 3.0
+"""Lengths at which segments without a strong bend are looked at, and from one to the next."""
 MOST_HALVINGS = 8
 MOST_SEGMENTS = 8
 
@@ -32,13 +38,16 @@ def bends_at_places(
 ) -> bool:
     """Whether the answers on segments from ``starts``, ``length`` of the way along ``towards``, bend at single places.
 
-    Nine questions a segment at first and four at every halving (stage ``kind``); false where nothing bends, and where
-    all segments bend evenly at three lengths.
+    Nine questions a segment at first and four at every halving (stage ``kind``); false where nothing bends, where all
+    segments bend evenly at three lengths, and where one bends alike at all its places.
     """
     starts, towards = starts[:MOST_SEGMENTS], towards[:MOST_SEGMENTS]
     verdict, num_even = False, 0
     for halving in range(MOST_HALVINGS):
-        sizes = np.nan_to_num(bends(meter, precision, starts, length / 2**halving * towards))
+        found = np.nan_to_num(bends(meter, precision, starts, length / 2**halving * towards))
+        if np.any(_are_alike(found)):
+            return False
+        sizes = np.abs(found)
         strong = sizes.max(axis=1, initial=0.0) > STRONG
         if np.sum(strong) < FEWEST:
             break
@@ -50,10 +59,27 @@ def bends_at_places(
     return verdict
 
 
-def bends(meter: Meter, precision: Precision, starts: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Second differences (segments, places) on segments of these spans, in their errors.
+def bends_evenly(meter: Meter, precision: Precision, starts: np.ndarray, towards: np.ndarray) -> bool:
+    """Whether longer segments bend alike all along: a smooth function whose bend on short ones rounding hides.
 
-    NaN where an answer says nothing, at the end of the range of a squashing; segments that leave the domain are none.
+    Segments grow until half of them bend.
+    """
+    for number in range(MOST_STRETCHES):
+        found = np.nan_to_num(bends(meter, precision, starts, STRETCH**number * towards))
+        if len(found) < len(starts):
+            break
+        if np.sum(_are_alike(found)) >= FEWEST:
+            return True
+        if np.mean(np.abs(found).max(axis=1) > STRONG) >= 0.5:
+            break
+    return False
+
+
+def bends(meter: Meter, precision: Precision, starts: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """Second differences (segments, places) on segments of these spans, signed and in their errors, of one output.
+
+    The output is that which bends most at the place. NaN where an answer says nothing, at the end of the range of a
+    squashing; segments that leave the domain are none.
     """
     largest = np.max(np.abs(np.vstack([starts, starts + spans])), axis=0)
     unit = GRID * 2.0 ** np.ceil(np.log2(largest + 1e-300))
@@ -68,7 +94,8 @@ def bends(meter: Meter, precision: Precision, starts: np.ndarray, spans: np.ndar
     blur = meter.blur(answers).reshape(points.shape[:2])
     errors = np.where(blur < 1e100, np.hypot(precision.at(answers).noise, 2 * blur), np.nan)
     answers = answers.reshape(*points.shape[:2], -1)
-    second = np.abs(answers[:, 2:] - 2 * answers[:, 1:-1] + answers[:, :-2]).max(axis=2)
+    second = answers[:, 2:] - 2 * answers[:, 1:-1] + answers[:, :-2]
+    second = np.take_along_axis(second, np.argmax(np.abs(second), axis=2)[:, :, None], axis=2)[:, :, 0]
     error = np.sqrt(errors[:, 2:] ** 2 + 4 * errors[:, 1:-1] ** 2 + errors[:, :-2] ** 2)
     return second / np.maximum(error, np.finfo(float).tiny)
 
@@ -77,3 +104,12 @@ def _are_uneven(sizes: np.ndarray) -> np.ndarray:
     """Which segments bend nowhere at more than half of their places, though they bend somewhere."""
     quiet = sizes <= np.maximum(QUIET, SHARE * sizes.max(axis=1, keepdims=True))
     return np.sum(quiet, axis=1) > sizes.shape[1] / 2
+
+
+def _are_alike(found: np.ndarray) -> np.ndarray:
+    """Which segments bend to one side and about as much at all of their places."""
+    if not found.size:
+        return np.zeros(len(found), dtype=bool)
+    mean = np.mean(found, axis=1)
+    off = np.max(np.abs(found - mean[:, None]), axis=1)
+    return (np.abs(mean) >= LEAST) & (off <= ALIKE[0] + ALIKE[1] * np.abs(mean))

@@ -177,7 +177,7 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
         progress.best = best
         suspects = _suspects(side, choice, attempt.found)
         if suspects is not None:  # its earlier questions are remembered and cost nothing
-            attempt = _attempt(side, choice, wishes, ranking, suspects)
+            attempt = _attempt(side, choice, wishes, ranking, suspects, attempt.kept)
             progress.best = _better(best, attempt.found)
         progress.troubles += [attempt.trouble] if attempt.trouble else []
         progress.settled = attempt.conclusive and not _num_failed(attempt.found)
@@ -208,6 +208,8 @@ class _Attempt:
     trouble: str = ""
     """How it broke off, if it did."""
     student: Network | None = None
+    kept: Any = None
+    """What the method takes up where it looks again."""
 
 
 def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
@@ -224,6 +226,7 @@ def _attempt(
     wishes: Wishes,
     ranking: dict[str, float],
     suspects: np.ndarray | None = None,
+    kept: Any = None,
 ) -> _Attempt:
     """What one method finds, and what may be claimed of it."""
     precision = side.precision
@@ -236,6 +239,7 @@ def _attempt(
         engine=wishes.engine,
         deadline=wishes.deadline,
         suspects=suspects,
+        kept=kept,
     )
     base = Identification(
         outcome=Outcome.NOT_IDENTIFIED,
@@ -288,7 +292,7 @@ def _attempt(
         warnings=(*base.warnings, *wishes.differences(network, outcome)),
         details={**base.details, **details, **keep_refused(side.outward(network), certificate, outcome)},
     )
-    return _Attempt(found, finding.conclusive and certificate.points_agree)
+    return _Attempt(found, finding.conclusive and certificate.points_agree, kept=finding.kept)
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:

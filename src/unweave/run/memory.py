@@ -15,6 +15,7 @@ from unweave.solve.weighted import MOST_ENTRIES
 BYTES_A_SQUARE = {
     "clamped": 200.0,
     "relu-lines": 200.0,
+    "relu-features": 200.0,
     "relu-lifted": 200.0,
     "relu-layers": 300.0,
     "skeleton": 200.0,

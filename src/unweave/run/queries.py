@@ -58,6 +58,8 @@ from unweave.run.surrogate import distil
 
 USUAL = (*SATURATING, *RELU_LIKE, *ELU_LIKE, *PIECEWISE_LINEAR, *CLAMPED, "hardswish", "celu", "selu")
 """Activations whose far fields are straight along rays; others are only tried where they are named."""
+SECOND_LOOK = 24
+"""Segments that are asked whether they bend where no kinked network was found."""
 NUM_SCOUTS = 100
 """Further points asked where all answers so far are the same, before they are called constant."""
 CONSTANT = "all answers seen are the same: a constant has no units to find"
@@ -84,6 +86,8 @@ class Asking:
     """The domain as it was given, where the questions keep to a part of it."""
     _kinked: bool = False
     """Whether the answers were found to be piecewise linear."""
+    _smooth: bool | None = None
+    """Whether they are not after all, at a second look; None: there was none."""
     _raw: Precision | None = None
     """The precision of the model's own answers."""
 
@@ -151,6 +155,8 @@ class Asking:
 
     def change_view(self) -> bool:
         """Read the answers in the next likeliest way, if there is another."""
+        if self._doubt_kinks():
+            return True
         if self._margin == MARGINS[0] and self._look_elsewhere():
             return True
         if len(self._views) < 2:
@@ -158,6 +164,16 @@ class Asking:
         self._views, self._margin = self._views[1:], MARGINS[0]
         self._look()
         return True
+
+    def _doubt_kinks(self) -> bool:
+        """Whether rounded answers in which no kinked network was found bend smoothly at a second look."""
+        rough = self.precision is not None and self.precision.kind == "float32"
+        if not self._kinked or not rough or self._smooth is not None:
+            return False
+        assert self.precision is not None
+        rng = self._rng("kind", 2)
+        self._smooth = not is_piecewise_linear(self.meter, self.precision, rng, num_segments=SECOND_LOOK)
+        return self._smooth
 
     def _look_elsewhere(self) -> bool:
         """Another part of the domain behind the same squashing, if there is one worth a look.
@@ -206,6 +222,7 @@ class Asking:
         kinked: bool | None = None
         if activation == "auto" and not two_valued and not only_ridge_fits(self.input_size):
             kinked = self._growth in (Growth.LINEAR, Growth.UNSEEN) and self._is_straight(6 if exact else 12)
+            kinked = kinked and not self._smooth
             if self._growth is Growth.SATURATING and exact and self._is_straight(3):
                 kinked = None  # units that are clamped, or saturated ones that are flat near by
             if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):

@@ -52,7 +52,7 @@ def telling_points(
     flat = rows(x).reshape(-1, len(theta))
     normal, chosen, num_left = flat.T @ flat, [x[:0]], most
     while num_left > 0:
-        covariance = _covariance(normal, gauge)
+        covariance = covariance_of(normal, gauge)
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         if errors.max(initial=0.0) <= goal:
             break
@@ -70,7 +70,7 @@ def telling_points(
     return np.concatenate(chosen)
 
 
-def _covariance(normal: np.ndarray, gauge: np.ndarray) -> np.ndarray:
+def covariance_of(normal: np.ndarray, gauge: np.ndarray) -> np.ndarray:
     """The inverse, with columns scaled to one; what rounding hides counts as known that badly, not as known.
 
     The lengths of homogeneous units' rows, which no answer tells, are held (``gauge``).

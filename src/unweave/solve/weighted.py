@@ -16,6 +16,7 @@ from unweave.core.deadline import held
 from unweave.core.network import Network
 from unweave.solve.information import Information, from_triangle, gauge_rows, unit_errors
 from unweave.solve.layout import Layout
+from unweave.solve.propagated import propagated_rounding
 
 EPS = float(np.finfo(float).eps)
 MOST_PARAMETERS, MOST_ENTRIES = 3500, 6e7
@@ -50,11 +51,12 @@ def weighted_system(
     *,
     unit: float = EPS,
     reach: float = REACHES[-1],
+    propagated: bool = False,
 ) -> WeightedSystem | None:
     """Factorise the weighted Jacobian on (x, y); None when it is too large or has too few rows.
 
     ``noise`` is the error of an ordinary answer, or of each (n,), ``unit`` the relative rounding of the model's
-    arithmetic.
+    arithmetic; ``propagated``: answers are as exact as that rounding, carried through the network, leaves them.
     """
     count = network.num_parameters
     if count > MOST_PARAMETERS or y.size * count > MOST_ENTRIES:
@@ -65,7 +67,10 @@ def weighted_system(
         return None
     layout, theta = Layout.of(network), network.flat()
     outputs, jacobian = layout.linearise(theta, x)
-    accuracy = answer_accuracy(network, x, noise, unit).ravel()
+    accuracy = (
+        propagated_rounding(network, x, unit) if propagated else answer_accuracy(network, x, noise, unit)
+    )
+    accuracy = accuracy.ravel()
     residual = (outputs - y).ravel() / accuracy
     jacobian /= accuracy[:, None]
     gauge = gauge_rows(layout, theta).toarray() * np.linalg.norm(jacobian, axis=0)

@@ -25,6 +25,7 @@ from unweave.students.forms import Form
 from unweave.students.narrow import STALLED, UNSURE, narrow_down
 from unweave.students.nearly_affine import FINE, bend_of, best_affine, is_fitted_bent
 from unweave.students.prune import EXACT
+from unweave.students.shallower import drop_layer
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
@@ -34,6 +35,9 @@ SIGN_ERROR = 1e-6
 """Relative error allowed in the identity that the signs of even units solve ..."""
 SIGN_SLACKS = (1.0, 10.0, 100.0)
 """... times this, in turn, of rounded answers."""
+AFFINE_LAYER = 0.3
+"""What a student may leave without its most nearly affine layer, relative to what bends, for one of a layer less to
+begin with the others."""
 HELD, WORTH_HOLDING, MEMORISED, MEMORISED_EARLY = 20, 1000, 4.0, 2.0
 """One point of twenty is held back from large students. A residual there of more than four times that of the fit
 (twice, for a student that ran out of steps) means that a student of the wrong form has memorised its points:
@@ -239,6 +243,9 @@ class Task:
         most = MEMORISED if first.rms <= settings.target else MEMORISED_EARLY
         if len(self.held[0]) and student.residual(*self.held) > most * rms:
             return None, replace(attempt, end=Miss.MEMORISED)
+        shallower = self._try_shallower(layout, first)
+        if shallower is not None and shallower[0] is not None:
+            return shallower
         layout, fit = narrow_down(
             layout,
             first,
@@ -261,6 +268,21 @@ class Task:
             narrowed=True,
         )
         return (None, attempt) if fit.rms > self._enough(fit.end) else self._polish(layout, fit, attempt)
+
+    def _try_shallower(self, layout: Layout, first: Minimum) -> Trial | None:
+        """The same without the layer that is most nearly affine, where that explains the answers, too."""
+        if len(self.widths) < 2 or self.bent or layout.skips:
+            return None
+        network, rest = drop_layer(layout.network(first.parameters), self.u, self.v)
+        if rest > AFFINE_LAYER * self.bend:
+            return None
+        sizes = (layout.sizes[0], *network.hidden, layout.sizes[-1])
+        fewer = replace(
+            self,
+            widths=network.hidden,
+            layout=replace(layout, sizes=sizes, activations=layout.activations[1:]),
+        )
+        return next(fewer.try_starts([network.flat()]))
 
     def _polish(self, layout: Layout, fit: Minimum, attempt: Attempt) -> Trial:
         """The plain network of a student at the level of the answers, to the last digit, if it has one."""

@@ -11,6 +11,7 @@ from unweave.core import activations as act
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.far_field import peel
+from unweave.methods.far_field.inside import Inside
 from unweave.methods.far_field.peel import Peeling
 from unweave.students.overwide import Pool
 
@@ -75,6 +76,32 @@ def test_three_hidden_layers_end_to_end(activation):
     assert found.network is not None
     assert found.network.hidden == (10, 5, 3)
     assert unweave.compare(truth, found.network).max_relative_error < 1e-7
+
+
+def test_four_hidden_layers_on_few_units_come_from_gentle_points(monkeypatch):
+    goes_on, found_inside = Inside.go_on, []
+
+    def watched(search, deadline):
+        top = goes_on(search, deadline)
+        found_inside.append(top.network is not None)
+        return top
+
+    monkeypatch.setattr(Inside, "go_on", watched)
+    truth = random_network((5, 6, 5, 4, 3, 1), "tanh", seed=2)
+    found = unweave.identify(truth, method="far-field", seed=1)
+    assert found.identified, found.reason
+    assert found.network is not None
+    assert found_inside[-1]
+    assert unweave.compare(truth, found.network).max_relative_error < 1e-7
+
+
+def test_a_student_that_comes_near_leads_with_one_of_a_layer_more():
+    plan = peel._Plan(None, [2, 3, 1, 4])
+    plan.record(2, 0.1)
+    plan.record(3, 5e-4)
+    assert plan.leading == (3, 4)
+    plan.record(4, 4e-4)
+    assert plan.leading == (3, 4)
 
 
 def test_students_that_were_cut_go_on_at_the_next_size(monkeypatch):

@@ -24,6 +24,8 @@ from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import settle, window_points
 from unweave.models.resolve import resolve
 from unweave.models.torch_module import read_module
+from unweave.probes.piecewise_linear import is_piecewise_linear
+from unweave.run import queries
 
 
 def as_torch_initialises(sizes, activations, seed: int) -> Network:
@@ -248,3 +250,29 @@ def test_profiles_at_the_edge_of_their_window(name, steepness, shift):
     bend = act.get(name)(steepness * (t - shift)) / steepness
     answers = bend[:, None] * [1.0, -0.4] + t[:, None] * [0.3, 1.0] + 2
     assert fit_profile(name, t, answers, 1.0).misfit < 1e-9
+
+
+def test_rough_answers_that_were_taken_for_kinked_are_looked_at_again(monkeypatch):
+    looks = []
+
+    def look(*args, **options):
+        looks.append(options["num_segments"])
+        return len(looks) == 1 or is_piecewise_linear(*args, **options)
+
+    monkeypatch.setattr(queries, "is_piecewise_linear", look)
+    model = to_torch(as_torch_initialises((4, 4, 1), ["selu"], seed=1)).to(torch.float32)
+    found = unweave.identify(model)
+    assert found.method == "skeleton", found.verdict()
+    assert found.identified, found.verdict()
+
+
+@pytest.mark.parametrize("name", ["gelu", "softplus"])
+def test_a_weak_unit_in_single_precision(name):
+    """One output weight is a two-hundredth of the others': where those units are off its parameters show."""
+    truth = as_torch_initialises((6, 8, 1), [name], seed=1)
+    weights = [w.copy() for w in truth.weights]
+    weights[1][0, 3] = 1e-3
+    model = to_torch(Network(weights, truth.biases, truth.activations)).to(torch.float32)
+    found = unweave.identify(model)
+    assert found.identified, found.reason
+    assert unweave.compare(read_module(model), found.network).max_relative_error < 1e-5

@@ -1,8 +1,10 @@
-"""Deep networks on few first-layer units: the whole network from points near the origin, its rows known from afar.
+"""Deep networks whose first-layer rows are known from afar: the whole network from points near the origin.
 
-Few units have few far vertices, too few for students of several layers. But their rows are known, to a per cent in
-direction and to a tenth or so in length (a profile across each crossing tells it); students that start from them have
-only the layers above to find.
+Far vertices show the layers above at inputs of -1 and 1 only, where their arguments are largest, and few first-layer
+units have few vertices. Points at which the first layer's arguments have a standard deviation of one show the same
+layers at gentler arguments: students that stall on thousands of vertices come home there. Directions of the rows are
+known to rounding and lengths to some per cent (a profile across each crossing tells them), so that students that start
+from them have only the layers above to find; biases start at 0.
 """
 
 from __future__ import annotations
@@ -18,36 +20,46 @@ from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
 from unweave.students.overwide import Pool
 
-ACTIVE = 2.5
-"""Radius of the points, in arguments of a typical unit."""
+ACTIVE = 1.0
+"""Standard deviation of the arguments of a typical unit at the points."""
 FIRST = 8.0
 """Points to begin with, for each weight of the first layer."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
 
-def fit_inside(sight: Sight, layer: FirstLayer, problem: Problem, deadline: float) -> Top:
-    """The whole network as ``Top.network``, or the reason why there is none."""
-    meter, rng = sight.meter, sight.rng
-    with meter.stage("profiles"):
-        rows = scale_rows(sight, layer)
-    radius = ACTIVE * np.sqrt(rows.shape[1]) / float(np.median(np.linalg.norm(rows, axis=1)))
+class Inside:
+    """The search for the whole network, in as many goes as it is given time for."""
 
-    def buy(num_points: int) -> tuple[np.ndarray, np.ndarray]:
-        num_points = int(max(min(num_points, meter.ledger.left - CERTIFICATE_SHARE), 0))
-        x = rng.standard_normal((num_points, rows.shape[1]))
-        x *= radius * np.sqrt(rng.uniform(size=(num_points, 1))) / np.linalg.norm(x, axis=1, keepdims=True)
-        with meter.stage("points near the origin"):
-            return x, meter.ask(x) if num_points else np.zeros((0, meter.output_size))
+    def __init__(self, sight: Sight, layer: FirstLayer, problem: Problem):
+        self._sight, self._layer, self._problem = sight, layer, problem
+        self._peeling: Peeling | None = None
 
-    peeling = Peeling(
-        Pool(*buy(int(FIRST * rows.size / meter.output_size)), buy),
-        sight.activation,
-        hidden=None if problem.hidden is None else problem.hidden[1:],
-        max_depth=problem.max_depth,
-        noise=sight.noise,
-        rng=rng,
-        shallow=False,
-        first=(rows, np.zeros(len(rows))),
-    )
-    return replace(peeling.go_on(deadline), whole=True)
+    def go_on(self, deadline: float) -> Top:
+        """The whole network as ``Top.network``, or the reason why there is none yet."""
+        if self._peeling is None:
+            self._peeling = self._begin()
+        return replace(self._peeling.go_on(deadline), whole=True)
+
+    def _begin(self) -> Peeling:
+        meter, rng, problem = self._sight.meter, self._sight.rng, self._problem
+        with meter.stage("profiles"):
+            rows = scale_rows(self._sight, self._layer)
+        size = ACTIVE / float(np.median(np.linalg.norm(rows, axis=1)))
+
+        def buy(num_points: int) -> tuple[np.ndarray, np.ndarray]:
+            num_points = int(max(min(num_points, meter.ledger.left - CERTIFICATE_SHARE), 0))
+            x = size * rng.standard_normal((num_points, rows.shape[1]))
+            with meter.stage("points near the origin"):
+                return x, meter.ask(x) if num_points else np.zeros((0, meter.output_size))
+
+        return Peeling(
+            Pool(*buy(int(FIRST * rows.size / meter.output_size)), buy),
+            self._sight.activation,
+            hidden=None if problem.hidden is None else problem.hidden[1:],
+            max_depth=problem.max_depth,
+            noise=self._sight.noise,
+            rng=rng,
+            shallow=False,
+            first=(rows, np.zeros(len(rows))),
+        )

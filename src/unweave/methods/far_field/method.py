@@ -37,7 +37,7 @@ from unweave.methods.far_field.curvature import fit_by_curvature
 from unweave.methods.far_field.exact import look_closer, read_through
 from unweave.methods.far_field.first_layer import FirstLayer, misses_a_unit, read_first_layer, sharpen_rows
 from unweave.methods.far_field.first_look import looks_affine, say_unknown, see_activation
-from unweave.methods.far_field.inside import fit_inside
+from unweave.methods.far_field.inside import Inside
 from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
@@ -141,7 +141,6 @@ class _Run:
         self.sight = Sight(meter, problem.precision, act.get(self.candidates[0]), rng, reach)
         self.hopeless = False
         self.num_units = 0
-        self._few_vertices = False
         self._shallow: tuple[Circle, list[Crossing]] | None = None
         """The circle and its crossings, where they say that there is one hidden layer."""
         self._rows: np.ndarray | None = None
@@ -194,8 +193,6 @@ class _Run:
             )
         self.num_units = len(layer.rows)
         top, layer = self._top(layer, deep)
-        if top.network is None and self._few_vertices:
-            top = fit_inside(self.sight, layer, self.problem, self.deadline)
         if top.network is None:
             return Finding(None, f"{top.reason}; best relative residual {top.rms:.1e}")
         if top.whole and self.sight.coarse:
@@ -320,20 +317,25 @@ class _Run:
             rng=self.sight.rng,
             shallow=not first,
         )
-        middle = Middle(self.sight, layer, hidden)
+        middle, inside = Middle(self.sight, layer, hidden), Inside(self.sight, layer, self.problem)
         # three layers and more are found soon, or not soon, and so is a steep second layer
         small, crowded = len(layer.rows) <= SMALL, self._crowded(layer)
+        gentler = small and not self.sight.coarse and not two
         rounds = [(0.0 if crowded else GLANCE, 1, 1.0), (PEELING, None, 0.5), (np.inf, 0, 0.0)]
         if not small:
             wider = len(layer.rows) > self.meter.input_size
             rounds = [(0.0 if wider else PEELING, None, MIDDLE_SHARE), rounds[-1]]
         for seconds, num_students, share in rounds:
-            if seconds and not (first and two):
+            last = seconds == np.inf
+            if seconds and not (first and two) and not (last and gentler):
                 top = peeling.go_on(min(clock.now() + seconds, self.deadline))
                 tried += top.attempts
-            self._few_vertices = not pool.can_grow and not self.sight.coarse
+            few = not pool.can_grow and not self.sight.coarse
+            if top.network is None and (few or (gentler and seconds)):
+                top = inside.go_on(self.deadline if few else min(clock.now() + seconds, self.deadline))
+                tried += top.attempts
             left = self.deadline - clock.now()
-            if top.network is not None or left <= 0 or self._few_vertices:
+            if top.network is not None or left <= 0 or few:
                 break
             if num_students != 0 and (hidden is None or two):
                 top = middle.go_on(clock.now() + (1.0 if two else share) * left, num_students)

@@ -30,18 +30,19 @@ GROWTHS = {0: 1.17, 1500: 1.25, 4000: 1.5}
 MOST_VERTICES = 60_000
 SHAPES: dict[int, tuple[Shape, ...]] = {
     1: (Shape(2.8),),
-    2: (Shape(3.5, 0.65), Shape(3.5, 1.0), Shape(3.5, 0.45)),
-    3: (Shape(3.5, 0.75), Shape(3.5, 1.0), Shape(3.5, 0.6)),
-    4: (Shape(3.3, 0.8), Shape(3.3, 1.0)),
+    2: (Shape(3.5, 1.0), Shape(3.5, 1.0), Shape(3.5, 0.65)),
+    3: (Shape(3.5, 0.75), Shape(3.5, 1.0)),
+    4: (Shape(3.3, 1.0), Shape(3.3, 0.8)),
 }
 """Residuals per parameter and aspect, by depth, in turn."""
 RARELY = 3
 """Unlikely depths are tried at every so many sizes."""
 PROMISING, CLOSE = 0.05, 0.4
 """A residual below the first, below this fraction of all earlier ones of its depth, and the least of all depths, says
-which depth to try."""
+which depth to try, with the next: students with a layer too many come near earlier, and lose it (``shallower``)."""
 NEARLY = 1e-3
-"""A student below this that does not become exact has a layer too many, or was unlucky."""
+"""A student below this that does not become exact lacks a layer, or was unlucky: one too many would have gone
+(``shallower``)."""
 CLOSER = 0.5
 """A depth whose residual is below this fraction of that of one layer less leaves the smaller depths to rare turns."""
 MISSES = 4
@@ -232,10 +233,11 @@ class _Plan:
 
     def record(self, depth: int, rms: float) -> None:
         """A student of ``depth`` ended at ``rms``."""
+        deeper = depth + 1 if depth + 1 in self.depths else depth
         if rms < NEARLY:
-            self.leading = (max(depth - 1, 1), depth)
+            self.leading = (depth, deeper) if deeper > depth else (max(depth - 1, 1), depth)
         elif rms < PROMISING and rms < CLOSE * self.best.get(depth, 0.0) and rms <= min(self.best.values()):
-            self.leading, self.misses = (depth, depth), 0
+            self.leading, self.misses = (depth, deeper), 0
         elif depth in self.leading and min(self.best.values()) >= NEARLY:
             self.misses += 1 if rms < 2 * self.best[depth] else MISSES
             if self.misses >= MISSES:

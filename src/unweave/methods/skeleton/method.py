@@ -28,9 +28,9 @@ from unweave.methods.skeleton.features import fit_in_features, read_first_layer
 from unweave.methods.skeleton.profiles import CANDIDATES
 from unweave.methods.skeleton.quiet import add_quiet_units
 from unweave.methods.skeleton.settle import misfit_level, settle, window_points
+from unweave.methods.skeleton.sharpen import sharpen
 from unweave.methods.skeleton.steady import add_steady, orient_with_rest, split_rest
 from unweave.probes.growth import Growth
-from unweave.solve.design import telling_points
 from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.weighted import answer_accuracy
 
@@ -52,9 +52,6 @@ MOST_PARAMETERS = 6000
 """Up to here every parameter is fitted again where lengths and biases do not settle it."""
 OUTLIERS = (1e3, 30.0, 5.0)
 """Answers that miss by so many times the median miss say nothing about small corrections."""
-SHARP, NUM_SHARP = 3e-6, 20
-"""Standard errors, relative to the largest parameter of a unit, that rounded answers are asked for, and questions a
-parameter up to which they are."""
 FARTHEST_NEAR = 30.0
 """Radius up to which points count as near the origin."""
 NUM_FAR, FAR_FROM_QUIET = 4, (3e2, 1e4)
@@ -206,7 +203,9 @@ class Skeleton:
         single = precision.kind == "float32"
         with meter.stage("settle"):
             near = near_points(40, meter.input_size, rng)
-            x = np.concatenate([window_points(network, 5, Scales.of(precision).settle, rng), near])
+            x = meter.snap(
+                np.concatenate([window_points(network, 5, Scales.of(precision).settle, rng), near])
+            )
             y = meter.ask(x)
         accuracy = answer_accuracy(network, x, precision.noise, precision.unit)
         for number in range(NUM_QUIET + 1):
@@ -228,7 +227,7 @@ class Skeleton:
             if rough and not nearly and number < NUM_QUIET and not single:
                 # what windows tell is exact, and so is what shows far out: the rest may show the one unit without
                 with meter.stage("settle"):
-                    far = window_points(told, NUM_FAR, FAR_FROM_QUIET, rng)
+                    far = meter.snap(window_points(told, NUM_FAR, FAR_FROM_QUIET, rng))
                     answers = meter.ask(far)
                 told = settle(told, far, answers, precision.noise, precision.unit, free=entries).network
                 grown = add_quiet_units(meter, told, rng, sure=True)
@@ -247,7 +246,7 @@ class Skeleton:
                     network = self._polish(meter, network, x, y, problem, rng, True)
                     level = misfit_level(network, x, y, accuracy)
             if level <= explained and single:
-                network = self._sharpen(meter, network, x, y, problem, rng, level)
+                network = sharpen(meter, network, precision, rng)
             if level <= explained or number == NUM_QUIET or attempt == 0:
                 break
             grown = add_quiet_units(meter, network, rng)
@@ -255,30 +254,6 @@ class Skeleton:
                 break
             network = grown
         return network, level
-
-    def _sharpen(
-        self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, level: float
-    ) -> Network:
-        """Points near and in windows that bring the standard errors of rounded answers down, and the fit to them."""
-        noise, unit = problem.precision.noise, problem.precision.unit
-
-        def accuracy(points: np.ndarray) -> np.ndarray:
-            return max(level, 0.5) * answer_accuracy(network, points, noise, unit)
-
-        def draw(count: int) -> np.ndarray:
-            windows = window_points(network, count // (2 * sum(network.hidden)) + 1, (1.0, 30.0), rng)
-            return np.concatenate([near_points(max(count - len(windows), 1), meter.input_size, rng), windows])
-
-        most = NUM_SHARP * network.num_parameters // meter.output_size
-        more = telling_points(network, x, draw, noise=accuracy, goal=SHARP, most=most)
-        if not len(more):
-            return network
-        with meter.stage("settle"):
-            answers = meter.ask(more)
-        x, y = np.concatenate([x, more]), np.concatenate([y, answers])
-        if has_alpha(network):
-            network = fit_alpha(network, x, y, accuracy(x), unit).network
-        return self._polish(meter, network, x, y, problem, rng, False)
 
     def _polish(
         self, meter: Meter, network: Network, x, y, problem: Problem, rng: np.random.Generator, rough: bool

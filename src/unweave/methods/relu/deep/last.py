@@ -7,10 +7,11 @@ linear solve, or by going through all of them for the choice that leaves nothing
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unweave.methods.relu.deep.dark import fill_weights, find_states, signs_at
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.steady import carriers, likely_choices
@@ -60,17 +61,25 @@ def orient_last(
     x, y, weight, size = transcript(pool)
     rows = np.where(seen, rows, 0.0)
     h = known.features(x)
-    dark = (known.active(h) @ (~seen[:, :-1]).T.astype(np.int64)) > 0
-    take = np.flatnonzero(~dark.any(axis=1))
+    z = h @ rows[:, :-1].T + rows[:, -1]
+    told = seen[:, :-1]
+    if known.depth and not known.leaks[-1]:
+        states = find_states(z, h, rows, told)
+        signs = signs_at(z, h, told, states)
+    else:
+        states = np.zeros(told.shape)
+        signs = np.where((known.active(h) @ (~told).T.astype(np.int64)) > 0, 0.0, np.sign(z))
+    take = np.flatnonzero(np.all(signs != 0, axis=1) & ~known.is_unsure(x))
     if len(take) < 3 * (len(rows) + known.width) + 20:
         return None
     take = take[some_rows(len(take))]
-    z = h[take] @ rows[:, :-1].T + rows[:, -1]
-    crossing = np.minimum(np.sum(z > 0, axis=0), np.sum(z < 0, axis=0)) >= 3
+    z, signs = z[take], signs[take]
+    crossing = np.minimum(np.sum(signs > 0, axis=0), np.sum(signs < 0, axis=0)) >= 3
     if not crossing.any():
         return None
     moving = np.any(h[take] != 0, axis=0)
-    features = np.hstack([np.abs(z[:, crossing]), h[take][:, moving], np.ones((len(take), 1))])
+    bends = (signs * z)[:, crossing]
+    features = np.hstack([bends, h[take][:, moving], np.ones((len(take), 1))])
     answers = y[take] * weight[take, None]
     features = features * weight[take, None]
     solution = robust_fit(features, answers, size)
@@ -80,7 +89,50 @@ def orient_last(
     num = int(crossing.sum())
     beta, gamma = solution[:num], np.zeros((known.width, y.shape[1]))
     gamma[moving] = solution[num:-1]
-    return _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks)
+    told = moving & seen[:, :-1].all(axis=0)  # of the others the linear part has weights that are not seen
+    if not told.any():
+        return None
+    last = _choose_signs(rows, seen, crossing, signs * np.abs(z), beta, gamma, told, h, kinks)
+    if last is None or not crossing.all() or np.array_equal(told, moving):
+        return last
+    return _with_weights(last, rows, beta, np.where(moving[:, None], gamma, 0.0), states, told, h)
+
+
+def _with_weights(
+    last: LastLayer,
+    rows: np.ndarray,
+    beta: np.ndarray,
+    gamma: np.ndarray,
+    states: np.ndarray,
+    told: np.ndarray,
+    h: np.ndarray,
+) -> LastLayer:
+    """With weights that were not seen where their units are on, from the linear part ``gamma`` (features, outputs)."""
+    num, rho = last.num_found, (1 + last.leak) / (1 - last.leak)
+    sides = np.sign(np.sum(last.rows[:num] * rows, axis=1))
+    steady = last.rows[num:]
+    left = gamma - rho * np.einsum("u,uk,up->pk", sides, beta, rows[:, :-1])
+    outputs = (
+        np.linalg.lstsq(steady[:, :-1][:, told].T, left[told], rcond=1e-9)[0] if len(steady) else beta[:0]
+    )
+    # of units in the order of the rows: what the answers gain for a feature from its weight
+    shares = np.where(states != 0, rho * sides[:, None] + states, 0.0)
+    parts = np.einsum("up,uk->upk", shares, beta) * sides[:, None, None]
+    parts = np.concatenate([parts, np.repeat(outputs[:, None], len(told), axis=1)])
+    seen = np.vstack([last.seen[:num, :-1], np.repeat(told[None], len(steady), axis=0)])
+    least = np.zeros(seen.shape)
+    arguments = h @ last.rows[:num, :-1].T + last.rows[:num, -1]
+    for unit, feature in np.argwhere(~seen[:num]):
+        on = h[:, feature] > 0
+        alone = on & ~np.any((h > 0) & ~seen[unit] & (np.arange(len(told)) != feature), axis=1)
+        if sides[unit] * states[unit, feature] > 0 and alone.any():
+            least[unit, feature] = max(0.0, float(np.max(-arguments[alone, unit] / h[alone, feature])))
+    filled, seen = fill_weights(np.where(seen, last.rows[:, :-1], 0.0), seen, parts, left, least)
+    whole, seen = np.hstack([filled, last.rows[:, -1:]]), np.hstack([seen, last.seen[:, -1:]])
+    if last.is_guess and len(steady):
+        more = carriers(filled[num:].T @ outputs, h)
+        whole, seen = np.vstack([whole[:num], more]), np.vstack([seen[:num], np.ones(more.shape, dtype=bool)])
+    return replace(last, rows=whole, seen=seen)
 
 
 def _choose_signs(rows, seen, crossing, z, beta, gamma, moving, h, kinks) -> LastLayer | None:

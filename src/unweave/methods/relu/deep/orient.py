@@ -16,6 +16,7 @@ from unweave.methods.relu.deep.corners import Corner, Corners
 from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.firm import cross_zero_set, firm_units
+from unweave.methods.relu.deep.hypotheses import choose_sides, choose_with_missing
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.missing import (
@@ -42,6 +43,8 @@ FEW_LINES = 3
 RARE = 2
 """Corners that a unit which is missing may spoil, for every one that tells sides, when nothing else shows it: features
 are extreme at corners, and units that are hardly ever on are on there."""
+MOST_AGAINST = 0.25
+"""Share of the corners that may contradict the sides which others tell: a rare unit that is missing is active there."""
 NUM_NORMALS = 4
 """Kinks of a unit that corners have shown whose normals are measured."""
 
@@ -75,7 +78,7 @@ def orient(
     view: LayerView, corners: Corners, units: list[Candidate], say: Callable[[str], None], *, attempt: int
 ) -> Layer | tuple[list[Candidate], Sides | None]:
     """The layer with its sides as corners tell them; else its units, with those that corners have shown besides."""
-    pool, known = view.pool, view.known
+    known = view.known
     steady: list[np.ndarray] = []
     sides = None
     for _ in range(6):
@@ -116,14 +119,70 @@ def orient(
             layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
-    if len(units) >= 2 and not all(unit.whole for unit in units):
-        rows, seen = rows_of(units)
-        told = vote_sides(corners, rows, seen)
-        say(_told(told, len(rows)))
-        if told.settled and not told.failed:
-            rows, seen = _take_entries(rows, seen, told)
-            return close_layer(pool, known, rows * told.signs()[:, None], seen)
-    return units, sides
+    if len(units) < 2:
+        return units, sides
+    layer = _settle_open(view, corners, units, say, attempt)
+    if layer is None:
+        layer, units = _settle_beside(view, corners, units, say, attempt)
+    return (units, sides) if layer is None else layer
+
+
+def _settle_open(
+    view: LayerView, corners: Corners, units: list[Candidate], say: Callable[[str], None], attempt: int
+) -> Layer | None:
+    """The layer with its open entries, where corners tell the sides of all units, one by one or all corners together.
+
+    Later on units that no corner tells anything of are left out.
+    """
+    pool, known, rows_seen = view.pool, view.known, rows_of(units)
+    rows, seen = rows_seen
+    told = vote_sides(corners, rows, seen)
+    say(_told(told, len(rows)))
+    if told.settled and not told.failed:
+        rows, seen = _take_entries(rows, seen, told)
+        return close_layer(pool, known, rows * told.signs()[:, None], seen)
+    signs = choose_sides(corners.asked, *rows_seen, most_against=MOST_AGAINST if attempt else 0.0)
+    if signs is not None:
+        return close_layer(pool, known, rows_seen[0] * signs[:, None], rows_seen[1])
+    shown = told.votes.sum(axis=1) > 0
+    if attempt and 2 <= shown.sum() < len(shown):
+        return _settle_open(
+            view, corners, [unit for unit, shows in zip(units, shown, strict=True) if shows], say, 0
+        )
+    return None
+
+
+def _settle_beside(
+    view: LayerView, corners: Corners, units: list[Candidate], say: Callable[[str], None], attempt: int
+) -> tuple[Layer | None, list[Candidate]]:
+    """The layer, or its units, with one that is on at most corners besides the known ones."""
+    rows, seen = rows_of(units)
+    beside, num = choose_with_missing(corners.asked, rows, seen), 1
+    if beside is None and view.pool.inquiry.output_size > 1:
+        beside, num = choose_with_missing(corners.asked, rows, seen, 2), 2
+    if beside is None:
+        return None, units
+    shown = Shown(beside.basis, np.ones(len(beside.basis), dtype=bool), beside.corners, beside.error, False)
+    found = _checked(view, find_border(view, shown), units)
+    if found is None and shown.weights is not None:  # it is off where it is smallest, if anywhere
+        view.pool.add_lines(
+            where_it_may_switch(view.pool, view.known, shown.weights[None]), view.known, random=False
+        )
+        view.update()
+        view.load()
+        found = _checked(view, find_border(view, shown), units)
+    say(
+        f"  all corners together: one more unit, {'never seen to switch' if found is None else 'with its border'}"
+    )
+    if found is not None:
+        units = [*units, firm_units(view, [found])[0]]
+        return _settle_open(view, corners, units, say, attempt), units
+    if not attempt or shown.basis.shape[1] > num:
+        return None, units
+    more = always_on(view, shown)
+    rows = np.vstack([rows * beside.signs[:, None], more])
+    seen = np.vstack([seen, np.ones(more.shape, dtype=bool)])
+    return close_layer(view.pool, view.known, rows, seen, num_steady=len(more)), units
 
 
 def _settle_layer(

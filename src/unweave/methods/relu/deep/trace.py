@@ -97,6 +97,9 @@ class Trace:
         free = np.linalg.svd(gauge[None])[2][1:].T
         a = (self.system / self.errors[:, None]) @ self.span
         start = gauge / size**2
+        if not free.shape[1]:  # one direction alone is known
+            self.row, self.root = self.span @ start, np.zeros((len(self.span), 0))
+            return
         scale = np.maximum(np.linalg.norm(a @ free, axis=0), 1e-300)
         u, s, vt = np.linalg.svd((a @ free) / scale, full_matrices=False)
         s = np.maximum(s, 1e-13 * s[0])

@@ -8,15 +8,19 @@ import numpy as np
 
 from unweave.core.network import Network
 from unweave.methods.relu.lifted.compose import evaluation_error
+from unweave.methods.relu.lifted.draw import spread_out
 from unweave.methods.relu.lifted.explain import Explained
+from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.probes.inquiry import Inquiry
 
 BEYOND = 8.0
 """No answer may lie farther from the network than this many of its error bars."""
 ORDINARY = 0.7
 """Root mean square of deviations in error bars where these are measured well."""
-BESIDE, MOST_BESIDE = 2, 200
-"""Points asked beside each wrong answer, and altogether."""
+WALKERS, STEPS = 24, 8
+"""Walks through the places where answers are wrong, how many steps each makes."""
+SHORTER, LONGER = 0.5, 2.0
+"""By how much the reach of a walk changes after a step that left these places, or did not."""
 
 
 @dataclass
@@ -27,14 +31,26 @@ class Compared(Explained):
     roughness: float = 1.0
     """By how much the fit has shown the answers to be rougher than measured before."""
 
-    def _ask_beside(self, x: np.ndarray) -> None:
-        """Ask at points of the domain near these."""
+    def ask_around(self, point: RidgeSum, x: np.ndarray) -> None:
+        """Ask all over the regions where a sum is wrong that points ``x`` lie in, and just beyond their borders.
+
+        Walks: from a wrong answer in a random direction, farther after one that is wrong as well, else less far.
+        """
         low, high = self.box
-        x = x[self.rng.integers(len(x), size=int(np.clip(BESIDE * len(x), 40, MOST_BESIDE)))]
-        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=(len(x), 1)))
-        with self.inquiry.meter.stage("points"):
-            near = self.domain.nearest(x + reach * (high - low) * self.rng.standard_normal(x.shape))
-            self.inquiry.meter.ask(near)
+        x = x[spread_out(x / (high - low), WALKERS, self.rng)]
+        x = np.repeat(x, -(-WALKERS // (2 * len(x))), axis=0)
+        reach = np.exp(self.rng.uniform(np.log(0.003), np.log(0.1), size=len(x)))
+        for _ in range(STEPS):
+            away = self.rng.standard_normal(x.shape)
+            step = reach * self.rng.uniform(0.3, 1.0, size=len(x))
+            away *= (step / np.linalg.norm(away, axis=1))[:, None]
+            trial = self.domain.nearest(x + (high - low) * away)
+            with self.inquiry.meter.stage("points"):
+                y = self.inquiry.meter.ask(trial)
+            bars = self.inquiry.bars(trial, y)
+            wrong = np.max(np.abs(point(self.inquiry.meter.snap(trial)) - y), axis=1) > BEYOND * bars
+            x = np.where(wrong[:, None], trial, x)
+            reach = np.minimum(np.where(wrong, LONGER, SHORTER) * reach, 1.0)
 
     def _roughen(self, factor: float) -> None:
         factor = min(factor, 4 / self.roughness)

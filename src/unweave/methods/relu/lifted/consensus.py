@@ -36,6 +36,8 @@ TOLD = 0.01
 """Share of an answer within which it must be foretold to count."""
 SLANT = 1e-3
 """Share of its size by which what is left over may differ in direction from a unit's output."""
+STEEP = 1.5
+"""Slope of a unit that is to be off beyond a plane, relative to its own."""
 MARGIN = 1e-9
 """Heights over a plane that are none."""
 
@@ -74,13 +76,20 @@ class Left:
 
 @dataclass(frozen=True)
 class Grown:
-    """A unit, how many answers it explains, and the planes on which its weights are known."""
+    """A unit, which answers it explains, and the planes on which its weights are known; it began on these sides."""
 
     gamma: np.ndarray
     beta: np.ndarray
     output: np.ndarray
-    explained: int
+    explained: np.ndarray
     known: np.ndarray
+    sides: np.ndarray
+
+    def closed(self, rows: np.ndarray) -> Grown:
+        """The same unit, off beyond the planes on which its weights are not known."""
+        steep = STEEP * (np.linalg.norm(self.gamma[:-1]) + np.abs(self.beta).sum())
+        beyond = np.where(self.known, 0.0, steep / 2)
+        return replace(self, gamma=self.gamma + (beyond * self.sides) @ rows, beta=self.beta - beyond)
 
     def joined(self, point: RidgeSum) -> RidgeSum:
         return replace(
@@ -115,9 +124,9 @@ def grow_unit(state: Left, start: int) -> Grown | None:
     weights, _ = _solve(x, bends[:, known], target, bars, chosen)
     missed = target - np.hstack([x, bends[:, known]]) @ weights
     strange = ((bends > MARGIN) & ~known).any(axis=1)
-    explained = int(np.sum(~strange & (np.abs(missed) <= BEYOND * bars)))
+    explained = rows[~strange & (np.abs(missed) <= BEYOND * bars)]
     gamma, beta = _spread(weights[:, None], known, sides, state.point.rows)
-    return Grown(gamma[:, 0], beta[:, 0], output, explained, known)
+    return Grown(gamma[:, 0], beta[:, 0], output, explained, known, sides)
 
 
 def grow_base(state: Left, start: int, rng: np.random.Generator) -> RidgeSum | None:

@@ -109,6 +109,11 @@ class Explained:
             else:
                 self.follower.replace_planes(self.planes)
 
+    def take_in(self, kinks: np.ndarray) -> None:
+        """The planes with those of the numbered kinks' facets that hold."""
+        s, planes = self.sightings, self.planes
+        self._grow(drop_facets(s, add_planes(s, planes, kinks), len(planes)))
+
     def _grow(self, planes: Planes) -> np.ndarray:
         """More planes than before, brought to the accuracy of the answers; which of the new ones hold."""
         before = len(self.planes)
@@ -185,7 +190,7 @@ class Explained:
             fresh = unknown[~s.tried[unknown]][:MOST_FACETS]
             with self.inquiry.meter.stage("second layer"):
                 s.measure(fresh)
-                self._grow(drop_facets(s, add_planes(s, self.planes, fresh), len(self.planes)))
+                self.take_in(fresh)
                 self._grow(self.planes.join(find_changing(s, self.planes)))
                 if not len(self.planes):
                     return

@@ -40,7 +40,7 @@ MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
 """Units looked for in what the others leave over, share of its squares that one may leave, and of wrong answers."""
 MISSING, MOST_HELD = 5e-4, 4000
 """Share of wrong answers that one is looked for in, and answers that new units are fitted to while others are held."""
-CLOSER = 4
+CLOSER = 12
 """Wrong answers for each weight of a unit that are asked for where there are fewer."""
 FEWEST = 200
 """Wrong answers that a fit looks at, at least."""
@@ -268,7 +268,7 @@ class Fitted(Compared):
             wrong = np.flatnonzero(np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND)
             if not 0 < len(wrong) < enough:
                 break
-            self._ask_beside(x[wrong])
+            self.ask_around(point, x[wrong])
         return self._answers()
 
     def _better(

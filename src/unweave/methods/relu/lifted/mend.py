@@ -16,7 +16,6 @@ from unweave.methods.relu.lifted.fitting import (
     BETTER,
     FEWEST,
     LEAVING,
-    MISSING,
     MOST_HELD,
     ROUND,
     ROWS,
@@ -25,15 +24,18 @@ from unweave.methods.relu.lifted.fitting import (
 from unweave.methods.relu.lifted.free import fit_freely
 from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
+from unweave.methods.relu.lifted.repair import on_rarely
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 EXACT = 1e-12
 """Damping of steps where the sum is right to the last few digits."""
+HARDLY = 0.01
+"""Share of the domain on which a unit is on that may have been told in part only, or as parts."""
 RARE, RARELY = 0.05, 2000
 """Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
-PATIENCE, NEARLY = 4, 5e-3
-"""Fits in a row that leave no fewer wrong answers, of which each asks for more, after which others are no use; half as
-many where a larger share than this is wrong."""
+PATIENCE, HALVED, NEARLY = 3, 0.5, 0.1
+"""Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
+everything may leave for all that is known to be moved; and the one that repairs may leave for it to be tried."""
 
 
 @dataclass
@@ -41,46 +43,48 @@ class Mended(Fitted):
     """The network, and what is done where it is nearly right."""
 
     def mend(self, max_turns: int = 12) -> None:
-        """Where few answers are wrong: ask beside them, and fit the whole sum, without regard to how it was found."""
+        """Where few answers are wrong: fit the whole sum; what that leaves wrong is asked around and set right."""
         assert self.point is not None
-        point, seen, shares = self.point, self.telling, list[float]()
+        point, seen, idle = self.point, self.telling, 0
         for turn in range(max_turns):
-            x, y, bars = self._answers()
-            size = len(point.flat())
+            x, y, bars = self._look_closer(point) if turn else self._answers()
+            size, before = len(point.flat()), self._amiss(point, x, y, bars)
+            if turn and before[0] > 0:
+                point = min(
+                    (self._repaired(p) for p in (point, self._without_rare(point))),
+                    key=lambda p: (self._amiss(p, x, y, bars)[0], len(p.gamma)),
+                )
             count = int(max(ROWS * size, ROUND / size**2) / y.shape[1]) if turn == 0 else 0
             # what was wrong once is fitted ever after
             seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, count))
-            fitted = fit_freely(point, x[seen], y[seen], bars[seen])
-            before, after = (self._amiss(p, x, y, bars) for p in (point, fitted))
-            point, before = (fitted, after) if after[2] < before[2] else (point, before)
-            if turn % 3 == 0 and before[0] > MISSING:
-                point = self._repaired(point)
-                before = self._amiss(point, x, y, bars)
-            # a unit that is on in a hundred-thousandth of the domain: too few answers are wrong, whatever is fitted
-            stuck = turn > 1 and before[0] > BETTER * min(shares)
-            if turn % 3 == 1 and (before[0] > MISSING or stuck):
-                if stuck:
-                    x, y, bars = self._look_closer(point)
-                    before = self._amiss(point, x, y, bars)
+            after = self._amiss(point, x, y, bars)
+            if turn == 0 or idle or 0 < after[0] < NEARLY * before[0]:
+                fitted = fit_freely(point, x[seen], y[seen], bars[seen])
+                whole = self._amiss(fitted, x, y, bars)
+                # what is missing pulls at all that is known
+                if whole[2] < after[2] and whole[0] <= HALVED * after[0]:
+                    point, after = fitted, whole
+            if idle and after[0] > HALVED * before[0]:
                 rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
                 grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
-                grown, after = self._better(grown, np.array([len(point.gamma)]), rows, before)
-                if left < LEAVING and after[2] < BETTER * before[2]:
-                    point, before = grown, after
+                grown, whole = self._better(grown, np.array([len(point.gamma)]), rows, after)
+                if left < LEAVING and whole[2] < BETTER * after[2]:
+                    point, after = grown, whole
             self.say(
-                f"  mended {turn}: {len(point.gamma)} units, wrong {before[0]:.5f}, typical {before[1]:.2f}"
+                f"  mended {turn}: {len(point.gamma)} units, wrong {before[0]:.5f} -> {after[0]:.5f}, "
+                f"typical {after[1]:.2f}"
             )
-            wrong = np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND
-            shares.append(before[0])
-            if not wrong.any() or clock.now() > self.deadline:
+            idle = idle + 1 if turn and after[0] > BETTER * before[0] else 0
+            if not after[0] or idle >= PATIENCE or clock.now() > self.deadline:
                 break
-            patience = PATIENCE if before[0] < NEARLY else PATIENCE // 2
-            if turn >= patience and min(shares[-patience:]) >= BETTER * min(shares[:-patience]):
-                break
-            if turn < max_turns - 1:
-                self._ask_beside(x[wrong])
         self.point = point
         self._recompose()
+
+    def _without_rare(self, point: RidgeSum) -> RidgeSum:
+        """Without the units that are hardly ever on: answers from around them tell them anew, all parts together."""
+        x = self.domain.sample(RARELY, len(self.box[0]), self.rng)
+        turned = on_rarely(point, point.forward(np.hstack([x, np.ones((len(x), 1))]))[2])
+        return turned.take(np.flatnonzero(np.mean(turned.on(x), axis=0) > HARDLY))
 
     def drop_needless(self, max_needed: int = 4) -> None:
         """Without units, those first that add least, that no answer needs, until so many in a row are needed."""

@@ -54,6 +54,7 @@ class ReluLifted:
                 max_seconds=problem.within(self.max_seconds),
                 suspects=problem.suspects,
                 precision=problem.precision,
+                earlier=problem.kept,
             )
         return describe(search)
 
@@ -105,6 +106,7 @@ def describe(search: Search) -> Finding:
         details={"num_planes": len(search.planes), "num_units": search.num_units},
         in_domain=search.is_bounded,
         error_bars=search.error_bars,
+        kept=search if search.can_go_on else None,
     )
 
 

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from unweave.core import clock
 from unweave.methods.relu.lifted.assemble import robust_solve
 from unweave.methods.relu.lifted.consensus import Left, grow_base, grow_unit, misread_weight
 from unweave.methods.relu.lifted.free import fit_freely
+from unweave.methods.relu.lifted.held import fit_some
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 
 MOST_WRONG, MOST_RIGHT = 6000, 4000
@@ -35,6 +37,13 @@ WORST = 4
 """Units that are looked at in one turn for being wrong."""
 FEW = 0.1
 """Share of wrong answers up to which everything is fitted as well."""
+FEWER = 1000
+"""Wrong answers up to which they are looked at once."""
+RARE, MOST_RARE = 0.02, 8
+"""Share of the answers at which a unit is on that may be right in a part of its region only, and how many are looked
+at for that."""
+FOR_EACH = 3
+"""Answers that a grown unit must explain for each of its weights."""
 MOST_TURNS, IDLE = 60, 3
 """Changes at most, and turns in a row that may bring none."""
 SOUND = 0.1
@@ -67,7 +76,8 @@ def repair(
             break
         order = rng.permutation(len(x))
         wrong, right = order[state.wrong[order]], order[~state.wrong[order]]
-        some = state.take(np.sort(np.concatenate([wrong[:MOST_WRONG], right[:MOST_RIGHT]])))
+        beside = right[np.argsort(_apart(x[right], x[wrong]))[: MOST_RIGHT // 4]]
+        some = state.take(np.unique(np.concatenate([wrong[:MOST_WRONG], right[:MOST_RIGHT], beside])))
         size = len(x) * min(1.0, MOST_WRONG / len(wrong))
         trial = state.of(_repair(some, size, rng, deadline, say).point)
         if trial.wrong.sum() >= state.wrong.sum():
@@ -112,6 +122,7 @@ def _improve(state: Left, size: float, rng: np.random.Generator, deadline: float
         if turn >= PATIENCE and before > HALVED * counts[-1 - PATIENCE]:
             break
         best, what = _best_change(state, rng, fits=before < FEW * size)
+        idle = max(idle, IDLE - 1) if before <= FEWER else idle  # more questions tell more than more tries
         after = int(best.wrong.sum())
         say(f"  repair {turn}: {len(state.point.gamma)} units, {before} -> {after} wrong, {what}")
         fewer = len(best.point.gamma) < len(state.point.gamma)
@@ -179,7 +190,7 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
     on = state.z > 0
     shares = (on & state.wrong[:, None]).sum(axis=0) / np.maximum(on.sum(axis=0), 1)
     suspects = np.argsort(-shares)[:WORST]
-    best, what = state, "nothing"
+    best, what, typical = state, "nothing", float(np.median(state.misses))
 
     def offer(point: RidgeSum, text: str) -> None:
         nonlocal best, what
@@ -195,33 +206,46 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
         changed = misread_weight(state, int(unit))
         if changed is not None:
             offer(changed, f"a weight of unit {unit}")
+    rare = np.flatnonzero((on.mean(axis=0) < RARE) & on.any(axis=0))[:MOST_RARE] if fits else np.zeros(0, int)
     if best.wrong.sum() > MUCH * before:
-        for start in _starts(state, wrong, rng):
-            grown = grow_unit(state, start)
-            if grown is not None:
-                text = f"a unit over {grown.known.sum()} planes, {grown.explained} answers"
-                offer(grown.joined(state.point), text)
-            if best.wrong.sum() < MUCH * before:
-                break
-    if best.wrong.sum() > MUCH * before:
-        for unit in suspects[shares[suspects] > DOUBTFUL]:
+        for unit in np.union1d(suspects[shares[suspects] > DOUBTFUL], rare):
             for grown in _anew(state, int(unit), rng):
                 offer(grown, f"unit {unit} anew")
+    if best.wrong.sum() > MUCH * before:
+        done, width = np.zeros(len(state.x), dtype=bool), state.x.shape[1]
+        for start in _starts(state, wrong, rng):
+            grown = None if done[start] else grow_unit(state, start)
+            if grown is not None and len(grown.explained) >= FOR_EACH * (width + grown.known.sum()):
+                done[grown.explained] = True
+                text = f"a unit over {grown.known.sum()} planes, {len(grown.explained)} answers"
+                offer(grown.joined(state.point), text)
+                offer(grown.closed(state.point.rows).joined(state.point), f"{text}, closed")
+            if not fits and best.wrong.sum() < MUCH * before:
+                break
     if fits and best.wrong.sum() > MUCH * before:
         rows = np.union1d(wrong, rng.permutation(len(state.x))[:MOST_RIGHT])
-        point = fit_freely(best.point, state.x[rows, :-1], state.y[rows], state.bars[rows], max_steps=6)
-        offer(point, "everything fitted")
+        doubtful = suspects[shares[suspects] > DOUBTFUL]
+        x, y, bars = state.x[rows, :-1], state.y[rows], state.bars[rows]
+        offer(
+            fit_some(state.point, doubtful, x, y, bars, typical=typical, max_steps=6),
+            f"units {doubtful} fitted",
+        )
     return best, what
 
 
 def _starts(state: Left, wrong: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Wrong answers to begin at, half of them next to right ones: there one unit alone is missing."""
-    some, right = rng.permutation(wrong)[:NEXT], rng.permutation(np.flatnonzero(~state.wrong))[: 3 * NEXT]
-    if not len(right):
+    some = rng.permutation(wrong)[:NEXT]
+    if state.wrong.all():
         return some[:STARTS]
-    x = state.x / (np.std(state.x, axis=0) + 1e-300)
-    apart = np.linalg.norm(x[some, None, :-1] - x[right, :-1], axis=2).min(axis=1)
-    return np.concatenate([some[np.argsort(apart)[: STARTS // 2]], rng.permutation(some)[: STARTS // 2]])
+    order = np.argsort(_apart(state.x[some], state.x[~state.wrong]))
+    return np.concatenate([some[order[: STARTS // 2]], rng.permutation(some)[: STARTS // 2]])
+
+
+def _apart(x: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """How far each of the points (x, 1) is from the next of the others, in spreads of these."""
+    scale = np.std(others[:, :-1], axis=0) + 1e-300
+    return cKDTree(others[:, :-1] / scale).query(x[:, :-1] / scale)[0]
 
 
 def _anew(state: Left, unit: int, rng: np.random.Generator) -> list[RidgeSum]:
@@ -231,7 +255,8 @@ def _anew(state: Left, unit: int, rng: np.random.Generator) -> list[RidgeSum]:
     bare = state.of(_without(state.point, unit)).take(rows)
     starts = np.flatnonzero((on & ~state.wrong)[rows] & bare.wrong)
     grown = [grow_unit(bare, start) for start in rng.permutation(starts)[:RESTARTS]]
-    return [g.joined(bare.point) for g in grown if g is not None]
+    point = bare.point
+    return [h.joined(point) for g in grown if g is not None for h in (g, g.closed(point.rows))]
 
 
 def _without(point: RidgeSum, unit: int) -> RidgeSum:

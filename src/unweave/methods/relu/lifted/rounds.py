@@ -9,7 +9,6 @@ import numpy as np
 from unweave.core import clock
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS
-from unweave.methods.relu.lifted.mend import NEARLY
 from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
@@ -19,6 +18,8 @@ MENDABLE, MENDINGS = 0.1, 10
 """Share of answers that may be wrong where the sum is fitted on as it is, and how often it is."""
 IDLE = 2
 """Fits in a row that leave no fewer wrong answers, after which only more lines help."""
+MOST_LINES = 60
+"""Lines drawn at a time through the few answers that are wrong."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
 NOWHERE = 10.0
@@ -35,17 +36,32 @@ def search_two_layers(
     max_seconds: float = 150.0,
     suspects: np.ndarray | None = None,
     precision: Precision | None = None,
+    earlier: Search | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Search:
-    """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained."""
+    """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained.
+
+    ``earlier``: a search that ended so and is wrong near the ``suspects``; it goes on.
+    """
+    if earlier is not None and suspects is not None:
+        earlier.go_on(clock.now() + max_seconds, suspects)
+        if not _settle(earlier, say):
+            earlier.draw_towards(8, MOST_LINES)
+            _search(earlier, max_rounds, say)
+        return earlier
     search = Search(inquiry, rng, clock.now() + max_seconds, say, precision=precision)
     if suspects is not None:
         search.suspects = suspects
     num_lines = 12 if search.is_bounded else 8
     search.draw(num_lines)
-    if all(scan.endless for scan in search.sightings.scans):  # the answers bend all along
-        return search
-    edges = False
+    if not all(scan.endless for scan in search.sightings.scans):  # the answers do not bend all along
+        _search(search, max_rounds, say)
+    return search
+
+
+def _search(search: Search, max_rounds: int, say: Callable[[str], None]) -> None:
+    """Round after round, until nothing contradicts."""
+    inquiry, edges = search.inquiry, False
     for turn in range(max_rounds):
         search.find_planes()
         seen = search.sightings
@@ -61,17 +77,16 @@ def search_two_layers(
         if few:
             search.fit()
             if _settle(search, say):
-                return search
+                return
         if clock.now() > search.deadline:
             break
         if few:
-            search.draw_towards(8, 60 if inquiry.coarse and search.wrong < CORNERS else 24)
+            search.draw_towards(8, MOST_LINES if inquiry.coarse and search.wrong < CORNERS else 24)
             if not edges:
                 search.draw_edges(EDGES)
                 edges = True
         if not few or search.wrong > 0.2:
             search.draw(8 if few else 16)
-    return search
 
 
 def _settle(search: Search, say) -> bool:
@@ -121,7 +136,7 @@ def _settle(search: Search, say) -> bool:
                 search.point, fuller, lean = fuller, None, False
                 search.mend()
             idle = idle + 1 if search.wrong > GAINING * before else 0
-            if search.wrong > max(GAINING * before, NEARLY) or (search.wrong > 0 and idle >= IDLE):
+            if search.wrong > max(GAINING * before, CORNERS) or (search.wrong > 0 and idle >= IDLE):
                 return False
             continue
         if search.inquiry.coarse:

@@ -37,6 +37,8 @@ GAINING = 0.8
 """Share of a standard error that may be left where points asked for it were of use."""
 STRICT = 4.0
 """How many times better than a certificate asks for units are to be known before it."""
+KNOWN = 0.01
+"""Relative standard error of every unit that a certificate asks for."""
 FLAGGED = 0.05
 """Relative standard error above which a unit may be left out."""
 
@@ -51,6 +53,18 @@ class Search(Mended):
     information: Information | None = None
     precision: Precision | None = None
     """Of the answers, as it was measured before."""
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether there is a sum that questions elsewhere can mend."""
+        return self.is_composed and self.inquiry.coarse and self.point is not None
+
+    def go_on(self, deadline: float, suspects: np.ndarray) -> None:
+        """Beside points where the network proved wrong: the sum mended there, not begun anew."""
+        self.deadline, self.suspects = deadline, suspects
+        with self.inquiry.meter.stage("fresh points"):
+            self.inquiry.meter.ask(self.domain.nearest(suspects))
+        self.mend()
 
     def ask_fresh(self, num_points: int) -> float:
         """The share of fresh points that contradict the network.
@@ -140,6 +154,7 @@ class Search(Mended):
 
     def ask_telling(self, max_rounds: int = 6) -> None:
         """In a bounded domain: ask where what it shows of the parameters is not known yet."""
+        before = np.inf
         for _ in range(max_rounds):
             if self.network is None or self.wrong > 0 or clock.now() > self.deadline:
                 break
@@ -150,12 +165,23 @@ class Search(Mended):
             # the certificate looks at other points, and at other answers first
             rare = self.rare_places() if self.point is not None else None
             visible = measure_visible(
-                self.network, x, self.domain, noise, unit, self.rng, thorough=2, strict=STRICT, others=rare
+                self.network,
+                x,
+                self.domain,
+                noise,
+                unit,
+                self.rng,
+                KNOWN,
+                thorough=2,
+                strict=STRICT,
+                others=rare,
             )
             points = visible.telling
             self.say(f"  {len(points)} points would tell more, worst {np.max(visible.deviations):.1e}")
-            if not len(points):
+            worst = float(np.max(visible.deviations))
+            if not len(points) or GAINING * before < worst < KNOWN:  # no question tells more
                 break
+            before = worst
             with self.inquiry.meter.stage("informative points"):
                 self.inquiry.meter.ask(points)
             x, y, bars = self._answers()

@@ -1,0 +1,204 @@
+"""The sides of all units of a layer at once: the choice that corners of the layers below obey.
+
+A choice of sides says which units are active at every corner, so the derivative there has to be a combination of their
+rows, none of them left out. One corner that knows fewer directions than there are units tells no pattern by itself, and
+weights that are not known cost an equation each where their unit is active; together corners leave one choice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unweave.methods.relu.deep.corners import Corner
+
+MOST_UNITS = 12
+"""Units all of whose sides are tried."""
+MOST_SOLVED = 40_000
+"""Combinations that are solved for, all corners together."""
+FEWEST = 2
+"""Corners by which a choice has to be ahead of every other."""
+
+MOST_BESIDE, FEWEST_BESIDE, MOST_CORNERS = 9, 4, 60
+"""Units all of whose sides are tried beside one that is missing; corners for that, at least and at most."""
+AHEAD = 3
+"""Equations to spare, and by which such a choice has to be ahead of every other; where two are missing its square."""
+NUM_TURNS = 8
+"""Times that equations are weighed anew: at some corners another unit is missing."""
+SAME = 1e-7
+"""Equations that agree are off by less than some hundred times this."""
+
+UNIQUE = 1e-6
+"""Singular values of the equations, relative to the largest, that leave one row and no other."""
+
+
+def choose_sides(
+    corners: list[Corner], rows: np.ndarray, seen: np.ndarray, *, most_against: float = 0.0
+) -> np.ndarray | None:
+    """Signs (units,) that make the rows active where they are positive; None where corners do not tell.
+
+    ``most_against``: share of the corners that may contradict the choice.
+    """
+    num = len(rows)
+    if not 2 <= num <= MOST_UNITS:
+        return None
+    rows = np.where(seen, rows, 0.0)
+    choices = 1.0 - 2.0 * ((np.arange(2**num)[:, None] >> np.arange(num)) & 1)
+    told = [corner for corner in corners if _is_told(corner, seen)]
+    score, against = np.zeros(len(choices)), np.zeros(len(choices))
+    for corner in told[: max(MOST_SOLVED // len(choices), 1)]:
+        z = rows[:, :-1] @ corner.features + rows[:, -1]
+        verdict = _judge(corner, rows, seen, choices * z > 0)
+        score += verdict
+        against += verdict < 0
+    best = np.argsort(-score, kind="stable")[:2]
+    ahead = score[best[0]] - score[best[1]] >= FEWEST
+    enough = score[best[0]] >= FEWEST and against[best[0]] <= most_against * (score + 2 * against)[best[0]]
+    return choices[best[0]] if ahead and enough else None
+
+
+def _is_told(corner: Corner, seen: np.ndarray) -> bool:
+    """Whether the argument of every unit is known at a corner."""
+    return not np.any((np.abs(corner.features) > 1e-12) & ~seen[:, :-1])
+
+
+def _judge(corner: Corner, rows: np.ndarray, seen: np.ndarray, on: np.ndarray) -> np.ndarray:
+    """For patterns (m, units) of active ones: 1 where they explain a corner with an equation to spare, -1 where not.
+
+    0 where nothing is told.
+    """
+    frame, weight = corner.basis.T, corner.errors.min() / corner.errors
+    open_features = np.flatnonzero(corner.moving & ~seen[:, :-1].all(axis=0))
+    columns = np.hstack([frame @ rows[:, :-1].T, frame[:, open_features]]) * weight[:, None]
+    taken = np.hstack([on, on @ ~seen[:, open_features]])
+    moves = np.linalg.norm(columns, axis=0) > 1e-9
+    patterns, number = np.unique(taken & moves, axis=0, return_inverse=True)
+    target, noise = corner.slopes * weight[:, None], float(corner.errors.min())
+    u, s, vt = np.linalg.svd(patterns[:, None, :] * columns[None], full_matrices=False)
+    used = s > 1e-5 * np.maximum(s[:, :1], 1e-300)
+    shares = np.where(used, 1 / np.where(used, s, 1.0), 0.0)
+    solution = vt.transpose(0, 2, 1) @ (shares[:, :, None] * (u.transpose(0, 2, 1) @ target))
+    miss = np.max(np.abs(columns @ solution - target), axis=(1, 2))
+    rank, size = used.sum(axis=1), patterns.sum(axis=1)
+    spare, unique = len(target) - rank, rank == size
+    level = np.maximum(100 * noise * np.max(shares, axis=1), 1e-6 * np.max(np.abs(solution), axis=(1, 2)))
+    length = np.linalg.norm(solution, axis=2)
+    idle = np.any(patterns[:, : len(rows)] & (length[:, : len(rows)] <= level[:, None]), axis=1)
+    explains = miss <= 100 * noise
+    verdict = np.where(explains, np.where(unique & ~idle, 1, np.where(unique, -1, 0)), -1)
+    return np.where(spare > 0, verdict, 0)[number.ravel()]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Sides of all units, and a unit that is on at most corners besides them."""
+
+    signs: np.ndarray
+    basis: np.ndarray
+    """(features, p): its weights are the first column and any combination of the others."""
+    error: float
+    """Relative error to expect of the weights."""
+    corners: list[Corner]
+    """Those at which it shows."""
+
+
+def choose_with_missing(
+    corners: list[Corner], rows: np.ndarray, seen: np.ndarray, num_missing: int = 1
+) -> Missing | None:
+    """Sides of all units where one more is on at most corners, and that one; None where corners do not tell.
+
+    Off the rows that a choice makes active, all that a corner shows is one direction: what is at right angles to both
+    is at right angles to the row that is missing. The right choice is the one for which most such equations agree. As
+    many as there are outputs may be missing.
+    """
+    num, n = len(rows), rows.shape[1] - 1
+    told = [corner for corner in corners if _is_told(corner, seen)]
+    if not 2 <= num <= MOST_BESIDE or len(told) < FEWEST_BESIDE:
+        return None
+    told = told[:MOST_CORNERS]
+    rows = np.where(seen, rows, 0.0)
+    choices = 1.0 - 2.0 * ((np.arange(2**num)[:, None] >> np.arange(num)) & 1)
+    grams = np.zeros((len(choices), len(told), n, n))
+    counts = np.zeros((len(choices), len(told)))
+    on = np.array([choices * (rows[:, :-1] @ c.features + rows[:, -1]) > 0 for c in told])
+    for number, corner in enumerate(told):
+        across, counts[:, number], _ = _equations(corner, rows, seen, on[number], num_missing)
+        grams[:, number] = across.transpose(0, 2, 1) @ across
+    common = np.all(on, axis=0).sum(axis=1)
+    weight = np.where(counts > 0, 1.0, 0.0)
+    kept = np.arange(n) < common[:, None] + num_missing
+    for _ in range(NUM_TURNS):
+        _, space = np.linalg.eigh(np.einsum("hc,hcij->hij", weight, grams))
+        space = space * kept[:, None]
+        miss = np.sqrt(np.maximum(np.einsum("hin,hcij,hjn->hc", space, grams, space, optimize=True), 0.0))
+        weight = np.where(counts > 0, 1 / np.maximum(miss, SAME), 0.0)
+    agree = (counts > 0) & (miss < 100 * SAME)
+    against = (counts > 0) & ~agree | (counts < 0)
+    score = np.sum(agree * counts, axis=1) - (n - num_missing - common) - 2 * against.sum(axis=1)
+    order = np.argsort(-score, kind="stable")
+    best, ahead = int(order[0]), AHEAD**num_missing
+    if (
+        score[best] < ahead
+        or score[best] - score[order[1]] < ahead
+        or agree[best].sum() < 3 * against[best].sum()
+    ):
+        return None
+    mine = np.flatnonzero(agree[best])
+    system, noise, free = [], 0.0, int(common[best]) + num_missing
+    for number in mine:
+        across, _, error = _equations(told[number], rows, seen, on[number][best : best + 1], num_missing)
+        system.append(across[0])
+        noise = max(noise, float(error[0]))
+    system = np.vstack(system)
+    _, s, vt = np.linalg.svd(system, full_matrices=True)
+    if not 0 < free < n or s[n - free - 1] < UNIQUE * s[0]:
+        return None
+    basis = vt[n - free :].T
+    error = (noise + float(np.max(np.abs(system @ basis)))) / float(s[n - free - 1])
+    always = rows[np.all(on[:, best], axis=0), :-1].T
+    if always.shape[1]:
+        q = np.linalg.qr(always)[0]
+        u, _, _ = np.linalg.svd(basis - q @ (q.T @ basis))
+        basis = np.hstack([u[:, :num_missing], always])
+    return Missing(choices[best], basis, error, [told[number] for number in mine])
+
+
+def _equations(
+    corner: Corner, rows: np.ndarray, seen: np.ndarray, on: np.ndarray, num_missing: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For patterns (m, units) what (m, directions, features) the missing rows are at right angles to.
+
+    And how many equations these are, with their errors; 0: none, -1: the corner shows more directions besides the
+    active rows.
+    """
+    frame, weight = corner.basis.T, corner.errors.min() / corner.errors
+    frame = frame * weight[:, None]
+    open_features = np.flatnonzero(corner.moving & ~seen[:, :-1].all(axis=0))
+    columns = np.hstack([frame @ rows[:, :-1].T, frame[:, open_features]])
+    taken = np.hstack([on, on @ ~seen[:, open_features]])
+    patterns, number = np.unique(taken, axis=0, return_inverse=True)
+    target, noise = corner.slopes * weight[:, None], float(corner.errors.min())
+    active = patterns[:, None, :] * columns[None]
+    u, s, _ = np.linalg.svd(active, full_matrices=False)
+    u = u * (s > 1e-5 * np.maximum(s[:, :1], 1e-300))[:, None, :]
+    left = target - u @ (u.transpose(0, 2, 1) @ target)
+    own, size, _ = np.linalg.svd(left, full_matrices=False)
+    k = num_missing - 1
+    shows = size[:, k] > 1e4 * noise
+    several = (
+        shows & (size[:, k + 1] > np.maximum(1e-6 * size[:, k], 100 * noise))
+        if size.shape[1] > k + 1
+        else ~shows & False
+    )
+    free = (
+        np.eye(len(target))
+        - u @ u.transpose(0, 2, 1)
+        - own[:, :, : k + 1] @ own[:, :, : k + 1].transpose(0, 2, 1)
+    )
+    count = np.round(np.trace(free, axis1=1, axis2=2))
+    across = free @ frame
+    count = np.where(several, -1.0, np.where(shows, count, 0.0))
+    across = np.where((count > 0)[:, None, None], across, 0.0)
+    error = noise / np.maximum(size[:, k], 1e-300) + 1e-14
+    return across[number.ravel()], count[number.ravel()], error[number.ravel()]
