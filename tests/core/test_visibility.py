@@ -83,3 +83,38 @@ def test_a_weight_shows_where_one_of_its_readers_is_off():
     other = [late.weights[0], np.array([[1.0, 0.4], [1.0, 0.7]]), late.weights[2]]
     assert weights_that_show(late, x)[1].all()
     assert visible_error(late, Network(other, late.biases, late.activations), x) > 1e-3
+
+
+def test_a_layer_that_never_switches_does_not_show_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    rng = np.random.default_rng(3)
+    w1, b1 = rng.standard_normal((4, 2)), 0.2 * rng.standard_normal(4)
+    w2, w3 = rng.standard_normal((3, 4)), rng.standard_normal((1, 3))
+    deep = Network([w1, w2, w3], [b1, np.full(3, 50.0), np.zeros(1)], ["relu", "relu", "identity"])
+    flat = Network([w1, w3 @ w2], [b1, w3 @ np.full(3, 50.0)], ["relu", "identity"])
+    assert visible_error(deep, flat, x) == np.inf
+    assert visible_error(deep, flat, x, bounded=True) < 1e-9
+    moved = Network([w1 + 1e-3, w3 @ w2], flat.biases, ["relu", "identity"])
+    assert visible_error(deep, moved, x, bounded=True) > 1e-5
+
+
+def test_what_a_unit_that_is_never_on_could_pass_on_does_not_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    rng = np.random.default_rng(4)
+    w1, b1 = rng.standard_normal((4, 2)), 0.2 * rng.standard_normal(4)
+    w2, b2 = rng.standard_normal((3, 4)), 0.2 * rng.standard_normal(3)
+    b2[2] = -50.0  # never on; the other network has it pass on the output of the first unit
+    w3 = rng.standard_normal((2, 3))
+    other_w2, other_b2 = np.vstack([w2[:2], [1.0, 0, 0, 0]]), np.append(b2[:2], 1.0)
+    h2 = np.maximum(np.maximum(x @ w1.T + b1, 0) @ w2.T + b2, 0)
+    b3 = -np.quantile(h2 @ w3.T, 0.4, axis=0)
+    w4 = rng.standard_normal((1, 2))
+    names = ["relu", "relu", "relu", "identity"]
+    network = Network([w1, w2, w3, w4], [b1, b2, b3, np.zeros(1)], names)
+    w3_other = w3.copy()
+    w3_other[:, 2] = [0.0, 0.5]
+    other = Network([w1, other_w2, w3_other, w4], [b1, other_b2, b3 - w3_other[:, 2], np.zeros(1)], names)
+    kink = Network([w1, w2, np.vstack([w3, [0, 0, 1.0]]), np.append(w4, [[0]], axis=1)],
+                   [b1, b2, np.append(b3, -1.0), np.zeros(1)], names)  # fmt: skip
+    assert visible_error(network, kink, x, bounded=True) < 1e-9
+    assert visible_error(network, other, x, bounded=True) > 0.01  # its third layer bends elsewhere
