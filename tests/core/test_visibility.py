@@ -85,6 +85,31 @@ def test_a_weight_shows_where_one_of_its_readers_is_off():
     assert visible_error(late, Network(other, late.biases, late.activations), x) > 1e-3
 
 
+def _sharing(shift: float, gap: float) -> Network:
+    """A unit of the first layer, on beyond 0.5, read by two of the second that are on beyond 0.5 - ``gap``."""
+    w1, b1 = np.array([[1.0, 0.3], [1.0, 0.0], [0.2, 1.0]]), np.array([1.5, -0.5, 1.4])
+    # the first and the third unit are always on: x = (u, v) is linear in them
+    inverse = np.linalg.inv(w1[[0, 2]])
+    along, narrow = np.array([inverse[0, 0], 0.0, inverse[0, 1]]), np.array([0.0, 1.0, 0.0])
+    offset = -float(along @ np.array([1.5, 0.0, 1.4]))
+    w2 = np.array([along + (0.7 + shift) * narrow, 1.3 * along - (0.2 + shift) * narrow])
+    b2 = np.array([offset - 0.5 + gap, 1.3 * offset - 0.3])
+    return Network([w1, w2, np.ones((1, 2))], [b1, b2, np.zeros(1)], ["relu", "relu", "identity"])
+
+
+def test_weights_of_which_only_a_sum_shows_do_not_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    network, shifted = _sharing(0.0, 0.2), _sharing(0.1, 0.2)
+    assert np.max(np.abs(network(x) - shifted(x))) < 1e-12
+    assert visible_error(network, shifted, x, bounded=True) < 1e-9
+
+
+def test_weights_that_show_by_themselves_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    network, shifted = _sharing(0.0, -0.2), _sharing(0.1, -0.2)
+    assert visible_error(network, shifted, x, bounded=True) > 0.01
+
+
 def test_a_layer_that_never_switches_does_not_show_in_a_box():
     x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
     rng = np.random.default_rng(3)

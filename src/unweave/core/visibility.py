@@ -10,6 +10,9 @@ below, passes through units that are on in all of the domain. So a unit can be t
 same widths and gives the same answers there, if its layer has room for that: a unit that is never on, or units that are
 always on and already pass on what this needs. Of such a unit the kink counts, which is its output up to what is linear
 in the features below: where it bends, and by how much at every place.
+
+A unit that is never on could pass on what is linear further below, so where a layer has one the next counts up to that,
+too; and a layer none of whose units ever switch does not show at all.
 """
 
 from __future__ import annotations
@@ -48,9 +51,12 @@ def visible_error(reference: Network, other: Network, x: np.ndarray, *, bounded:
     Infinite where the networks have different numbers of layers or such a unit is missing. ``bounded``: the points are
     of a domain outside which nothing is asked: of units whose sides do not show there the kinks are compared.
     """
+    if bounded:
+        reference, other = _without_steady_layers(reference, x), _without_steady_layers(other, x)
     if len(reference.hidden) != len(other.hidden):
         return float("inf")
     worst, size, below = 0.0, 1e-3 + np.linalg.norm(x, axis=1, keepdims=True), x
+    passed = x  # what is linear below, and what unused units there could pass on besides
     layers = zip(_layers(reference, x), _layers(other, x), reference.weights[1:], strict=True)
     shows = weights_that_show(reference, x)
     for told, ((z, outputs), (_, theirs), above) in zip(shows, layers, strict=True):
@@ -68,9 +74,10 @@ def visible_error(reference: Network, other: Network, x: np.ndarray, *, bounded:
                 own, others = _unit_columns(a[alone][:, [unit]])[:, 0], _unit_columns(b[alone])
                 miss = _miss(own, others[:, int(np.argmax(own @ others))])
             if bounded and miss > RANK and _may_turn(z, above, int(unit)):
-                miss = min(miss, _miss_of_kink(below, outputs[:, unit], theirs))
+                miss = min(miss, _miss_of_kink(passed, outputs[:, unit], theirs))
             worst = max(worst, miss)
         below = outputs
+        passed = np.hstack([outputs, passed]) if _unused(z, above).any() else outputs
     return worst
 
 
@@ -107,11 +114,34 @@ def _miss(own: np.ndarray, theirs: np.ndarray) -> float:
     return float(np.quantile(np.abs(own - theirs), 1 - SHARE) / typical)
 
 
+def _without_steady_layers(network: Network, x: np.ndarray) -> Network:
+    """Without layers of which every unit is on at all points, or off at all: there they are affine and show nowhere."""
+    weights, biases = list(network.weights), list(network.biases)
+    names = list(network.activations)
+    place, h = 0, x
+    while place < len(names) - 1:
+        z = h @ weights[place].T + biases[place]
+        on = np.all(z > 0, axis=0)
+        if names[place] == "relu" and np.all(on | np.all(z <= 0, axis=0)):
+            above = weights[place + 1] * on
+            biases[place + 1] = biases[place + 1] + above @ biases[place]
+            weights[place + 1] = above @ weights[place]
+            del weights[place], biases[place], names[place]
+            continue
+        h = act.get(names[place])(z)
+        place += 1
+    return Network(weights, biases, names) if len(names) > 1 else network
+
+
+def _unused(z: np.ndarray, above: np.ndarray) -> np.ndarray:
+    """Units that are never on, or that nothing reads."""
+    return np.all(z <= 0, axis=0) | ~np.any(above != 0, axis=0)
+
+
 def _may_turn(z: np.ndarray, above: np.ndarray, unit: int) -> bool:
     """Whether a layer with arguments z, read by ``above``, has room for the argument of ``unit`` beside its units."""
     steady = np.flatnonzero(np.all(z > 0, axis=0) & np.any(above != 0, axis=0))
-    unused = np.all(z <= 0, axis=0) | ~np.any(above != 0, axis=0)
-    if unused.any():
+    if _unused(z, above).any():
         return True
     moves = z - np.mean(z, axis=0)
     return _is_sum(moves[:, unit], moves[:, steady]) or _is_sum(above[:, unit], above[:, steady])
@@ -136,11 +166,9 @@ def _left_over(columns: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _miss_of_kink(below: np.ndarray, own: np.ndarray, theirs: np.ndarray) -> float:
     """How far a unit's output is off the nearest of others, up to a factor and what is linear in the features below."""
     linear = np.hstack([below, np.ones((len(below), 1))])
-    own, theirs = _left_over(own, linear), _left_over(theirs, linear)
-    b = _unit_columns(theirs)
+    own, b = _left_over(own, linear), _unit_columns(_left_over(theirs, linear))
     match = b[:, int(np.argmax(np.abs(b.T @ own)))]
-    apart = np.abs(own - match * (match @ own))
-    return float(np.quantile(apart, 1 - SHARE) / np.median(np.abs(own)))
+    return _miss(own, match * (match @ own))
 
 
 def _layers(network: Network, x: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 import unweave
@@ -69,21 +71,10 @@ def test_the_budget_keeps_a_share_for_the_certificate(monkeypatch):
 def test_a_second_go_takes_wider_students_and_asks_for_what_is_missing_only(monkeypatch):
     network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
     sight = look_at(network, monkeypatch, rng)
-    monkeypatch.setattr(middle, "STEPS", 1)  # no student ends
+    monkeypatch.setattr(middle, "SEARCH", replace(middle.SEARCH, num_steps=1))  # no student ends
     search = Middle(sight, ROWS, None)
     first = search.go_on(clock.now() + 60, num_students=1)
     second = search.go_on(clock.now() + 60, num_students=1)
     widths = [top.attempts[0][1][1] for top in (first, second)]
     assert widths[0] < widths[1]
     assert sight.meter.ledger.total == second.num_vertices
-
-
-def test_inexact_steps_find_a_large_second_layer_too(monkeypatch):
-    network, rng = steep_network((5, 12, 12, 2), 4, 2.0), np.random.default_rng(2)
-    sight = look_at(network, monkeypatch, rng)
-    monkeypatch.setattr(middle, "LARGE", 0)
-    monkeypatch.setattr(middle, "_fit", None)  # exact steps are not taken
-    found = Middle(sight, ROWS, None).go_on(clock.now() + 60)
-    assert found.network is not None, found.reason
-    assert unweave.compare(network, found.network).max_relative_error < 1e-9
-    assert sight.meter.ledger.total < 6 * network.num_parameters

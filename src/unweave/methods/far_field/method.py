@@ -68,13 +68,14 @@ NEARLY = 1e-3
 VERTICES, PEELING, MIDDLE_SHARE = 20.0, 25.0, 0.85
 """Seconds that one layer on top has, and then several have, before one steep layer is tried from nearer by, and the
 share of the time left that this may take where there are too many units for anything else."""
-MANY, LONGER = 64, 4.0
-"""First-layer units beyond which one layer on top has more time: exact steps from nearer by become dear; and how many
-times as much it has where they are more than ``SMALL`` and than the inputs."""
+MANY = 64
+"""First-layer units beyond which one layer on top has more time."""
 CROWDED, GLANCE = 20, 8.0
 """First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
 several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks.
 With fewer units several layers have these seconds first."""
+GENTLER = 2.0
+"""Time of students at points near the origin, relative to that of those on vertices before them."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -277,13 +278,11 @@ class _Run:
                 deadline=min(self.deadline, clock.now() + (GLANCE if crowded else VERTICES)),
                 deeper=not two,
             )
-        elif hidden is None or two:
+        elif (hidden is None or two) and not self._wider(layer):
             top = fit_by_curvature(self.sight, layer, pool, self.deadline)
             if top.network is not None:
                 return top, layer
-            wider = not small and len(layer.rows) > self.meter.input_size
-            seconds = (LONGER if wider else 1.0) * VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
-            seconds = GLANCE if crowded else seconds
+            seconds = GLANCE if crowded else VERTICES * max(len(layer.rows) / MANY, 1.0) ** 3
             top = fit_wide(
                 pool,
                 self.sight.activation,
@@ -323,16 +322,18 @@ class _Run:
         gentler = small and not self.sight.coarse and not two
         rounds = [(0.0 if crowded else GLANCE, 1, 1.0), (PEELING, None, 0.5), (np.inf, 0, 0.0)]
         if not small:
-            wider = len(layer.rows) > self.meter.input_size
-            rounds = [(0.0 if wider else PEELING, None, MIDDLE_SHARE), rounds[-1]]
+            rounds = [(0.0 if self._wider(layer) else PEELING, None, MIDDLE_SHARE), rounds[-1]]
         for seconds, num_students, share in rounds:
             last = seconds == np.inf
             if seconds and not (first and two) and not (last and gentler):
-                top = peeling.go_on(min(clock.now() + seconds, self.deadline))
+                late = clock.now() + (PEELING if gentler and not crowded else 0.0)
+                top = peeling.go_on(min(clock.now() + seconds, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             few = not pool.can_grow and not self.sight.coarse
             if top.network is None and (few or (gentler and seconds)):
-                top = inside.go_on(self.deadline if few else min(clock.now() + seconds, self.deadline))
+                more = np.inf if few else GENTLER * seconds
+                late = clock.now() + (GENTLER * PEELING if gentler and not crowded else 0.0)
+                top = inside.go_on(min(clock.now() + more, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             left = self.deadline - clock.now()
             if top.network is not None or left <= 0 or few:
@@ -346,6 +347,10 @@ class _Run:
 
     def _crowded(self, layer: FirstLayer) -> bool:
         return max(CROWDED, self.meter.input_size) < len(layer.rows) <= SMALL
+
+    def _wider(self, layer: FirstLayer) -> bool:
+        """Whether one layer on top is best sought from nearer by at once."""
+        return len(layer.rows) > max(SMALL, self.meter.input_size)
 
     def _most_vertices(self, num_units: int) -> int:
         """Enough for a second layer half as wide as the first; on the last circle, as wide."""

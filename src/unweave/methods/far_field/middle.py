@@ -2,22 +2,23 @@
 
 Trained networks have steep second layers: at far vertices, where all first-layer units are at their limits, the
 arguments of the second layer are so large that its units are nearly steps, and students of them stay a search without
-end. Rows of the first layer are known from afar, in length to a per cent, and biases to a tenth or so. Points are drawn
-where the arguments of its units have a standard deviation of a few: most units are near a limit, every one is between
-them somewhere. A student that begins with that first layer and has about twice as many units as the truth on top falls
-to where surplus units show within some fifty exact steps (``solve.collapsed``). Large students without an accelerator
-take inexact steps (``solve.inexact``), which fall as fast for a tenth of the cost: first of the layer above alone, in
-the features that the known first layer gives, from rows that are random in these features (not in whitened ones, where
-nearly all of a row would lie in directions in which the features hardly move); where what the first layer is off by
-shows, of all layers together. What the others can stand in for
-is taken out, judged by the values of the units alone (``wide``), and least squares over all parameters give the
-last digits. The width above is unknown: it is mostly that of the first layer, else students are widened.
+end. Rows of the first layer are known from afar, their directions to 1e-9, lengths mostly to a part in a thousand and
+biases to a few hundredths: another bias is another analytic function of the unit's value, which the network above
+absorbs. Points are drawn where the arguments of its units have a standard deviation of a few: most units are near a
+limit, every one is between them somewhere.
+
+A student that begins with that first layer and has about twice as many units as the truth on top is fitted as a whole,
+since what the first layer is off by would leave a tenth of what bends, by steps that mend a few hundred answers each
+(``solve.batches``). The first ones are coarse; then what the other units can stand in for at next to no loss, judged by
+their values alone (``students.redundant``), is taken out, and finer steps go on. With few surplus units left the
+residual falls fast, and a width that is too small is seen by what is left over after another round. The likeliest width
+is that of the first layer, then they are bisected. Steps on all answers give the last digits (``solve.collapsed``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
@@ -28,40 +29,53 @@ from unweave.methods.far_field.first_layer import FirstLayer, place_units
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
 from unweave.methods.far_field.wide import Task
-from unweave.solve.descend import End, Minimum, Settings, descend
-from unweave.solve.devices import fits_memory, use_accelerator
-from unweave.solve.fit import LEAST_INEXACT, fit_collapsed, spread_of
+from unweave.solve.batches import Pace, descend_in_batches
+from unweave.solve.descend import End, Minimum, Settings
+from unweave.solve.devices import fits_memory
+from unweave.solve.fit import fit_collapsed, spread_of
 from unweave.solve.gauss_newton import polish_weighted
-from unweave.solve.inexact import InexactProblem
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
+from unweave.students.redundant import Cut, plan_cuts
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
 
 DISTANCE = 2.7
 """Standard deviation of the arguments of a typical unit."""
-RATIO, RATIO_INEXACT = 2.8, 4.0
-"""Answers a parameter of a student, and of one that takes inexact steps."""
-LARGE = 4000
-"""Parameters from which steps are inexact, unless there is an accelerator."""
+RATIO = 4.0
+"""Answers a parameter of a student."""
 WIDER, GROWTH, WIDEST = 2.1, 1.6, 6.0
 """Units of the first student relative to the first layer, of the next relative to it, and of the widest relative to
 the first layer."""
-STEPS = 200
-EXACT_UP_TO = 5000
-"""Parameters on top up to which its steps are exact."""
-FEWER = 2.0
-"""Answers a parameter that the last digits of a large network come from."""
-CLOSE = (3e-4, 1e-5)
-"""Residuals, relative to that of the best affine function, at which surplus units show; the second where units of
-little effect have gone with them."""
-CLOSE_INEXACT, NEAR = (1.5e-3, 2e-4, 1e-5), 2.5
-"""The same of inexact steps, which are slow from there on, and the multiple of it that is enough without surplus units:
-the first layer, which is not fitted then, leaves no less."""
-STALLED, PATIENCE = 2e-3, 30
-"""A student that stops gaining above this, relative likewise, over so many steps, is given up."""
-SLOWER, SLOWER_STEPS = 0.2, 10
-"""With the first layer held a student goes on until it gains less than this over so many steps."""
+SEARCH = Pace(num_answers=256, num_steps=6000, damping=1e-2, momentum=0.98)
+"""From a random second layer."""
+SETTLE = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.997)
+ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.998, rate=0.07), 6
+"""After surplus units went, and how many times at most."""
+TRIAL = replace(ROUND, num_steps=2000)
+"""After a width has been tried."""
+LOST, NEAR, CLOSE, ENOUGH = 0.1, 3e-3, 1e-3, 2e-4
+"""Residuals relative to that of the best affine function of the first layer's values: above the first a student is
+given up after its first steps, below the second it is brought to the end, below the third the likely width is tried,
+and below the last steps end."""
+FALLS = 0.8
+"""A round that leaves more than this of the residual is the last one."""
+FREE = 1.05
+"""Surplus units go that are predicted to raise the residual by no more than this factor, ..."""
+AFFORDABLE = 0.1
+"""... and widths are tried down to where it is predicted to be this, relative to the best affine function."""
+FEWER, EXACT_STEPS = 1.6, 40
+"""Answers a parameter, and steps, that lead from there to where the last digits begin."""
+PATIENCE, IMPATIENCE = 14, 8
+"""Steps over which such a student gains something, and one that may lack a unit."""
+SHARES = (300.0, 3.0)
+"""Units are then taken out that are predicted to raise the residual to so many times what it is; or fewer."""
+DETERMINED = 2.0
+"""Answers a parameter for these."""
+DIGITS = 1e-6
+"""Residual, relative to that of the best affine function, from where the last digits come."""
+SURPLUS = 1e-3
+"""With all digits there a unit may be surplus whose removal is predicted to leave less than this, relative likewise."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -89,10 +103,7 @@ class Middle:
         attempts, reason = [], ""
         for width in islice(self._widths, num_students):
             layout = Layout.uniform((meter.input_size, len(rows), width, meter.output_size), sight.activation)
-            exact = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
-            many = exact * meter.output_size
-            inexact = layout.num_parameters >= LARGE and not use_accelerator(many, layout.num_parameters)
-            wanted = int(np.ceil(RATIO_INEXACT / RATIO * exact)) if inexact else exact
+            wanted = int(np.ceil(RATIO * layout.num_parameters / meter.output_size))
             missing = max(wanted - len(self._x), 0)
             too_dear = missing > meter.ledger.left - CERTIFICATE_SHARE
             if too_dear or not fits_memory(wanted, layout.num_parameters):
@@ -103,8 +114,8 @@ class Middle:
             with meter.stage("points at a middle distance"):
                 self._x, self._y = np.concatenate([self._x, more]), np.concatenate([self._y, meter.ask(more)])
             x, y = self._x[:wanted], self._y[:wanted]
-            fit = _fit_inexactly if inexact else _fit
-            network, rms, end = fit(sight, layout, x, y, self._known, deadline)
+            search = _Search.of(sight, x, y, self._known, deadline)
+            network, rms, end = search.run(layout, self._known, self._hidden)
             self._best = min(self._best, rms)
             attempts.append((sight.activation.name, layout.hidden, wanted, rms, end))
             if network is not None:
@@ -116,141 +127,188 @@ class Middle:
         return Top(None, self._best, len(self._x), reason, tuple(attempts))
 
 
-def _fit(
-    sight: Sight,
-    layout: Layout,
-    x: np.ndarray,
-    y: np.ndarray,
-    known: tuple[np.ndarray, np.ndarray],
-    deadline: float,
-) -> tuple[Network | None, float, str]:
-    """The network at the accuracy of the answers, if one student of this layout leads there; its residual relative to
-    the spread of the answers, and how it ended.
-    """
-    noise = sight.noise if sight.coarse else 0.0
-    standard = Standard.of(x, y, common=noise > 0)
-    u, v = standard.inputs(x), standard.outputs(y)
-    bend, floor = bend_of(u, v), noise / float(np.min(standard.spread))
-    start = draw_start(layout, u, v, sight.rng, [standard.rows(*known)])
-    fit = None
-    for share in CLOSE:
-        goal = max(share * bend, 1.5 * floor)
+@dataclass(frozen=True)
+class _Search:
+    """Students on one set of points, in standard coordinates."""
+
+    sight: Sight
+    x: np.ndarray
+    y: np.ndarray
+    deadline: float
+    standard: Standard
+    u: np.ndarray
+    v: np.ndarray
+    bend: float
+    """What the layer above has to explain by units."""
+    floor: float
+    """Of the residual, where the answers are coarse."""
+
+    @staticmethod
+    def of(
+        sight: Sight, x: np.ndarray, y: np.ndarray, known: tuple[np.ndarray, np.ndarray], deadline: float
+    ) -> _Search:
+        noise = sight.noise if sight.coarse else 0.0
+        standard = Standard.of(x, y, common=noise > 0)
+        u, v = standard.inputs(x), standard.outputs(y)
+        floor = noise / float(np.min(standard.spread))
+        bend = bend_of(sight.activation(x @ known[0].T + known[1]), v)
+        return _Search(sight, x, y, deadline, standard, u, v, bend, floor)
+
+    def run(
+        self, layout: Layout, known: tuple[np.ndarray, np.ndarray], hidden: tuple[int, ...] | None
+    ) -> tuple[Network | None, float, str]:
+        """The network at the accuracy of the answers, if a student of this layout leads there; its residual relative
+        to the spread of the answers, and how it ended.
+        """
+        start = draw_start(layout, self.u, self.v, self.sight.rng, [self.standard.rows(*known)])
+        fit = self._descend(layout, start, SEARCH)
+        if fit.rms > LOST * self.bend:
+            return None, fit.rms, str(fit.end)
+        fit = self._descend(layout, fit.parameters, SETTLE)
+        likely = len(known[0]) if hidden is None else hidden[1]
+        for _ in range(ROUNDS):
+            before = fit.rms
+            layout, fit = self._narrow_freely(layout, fit)
+            if fit.rms < max(CLOSE * self.bend, 2 * self.floor):
+                trial = self._try_width(layout, fit, likely)
+                found = None if trial is None else self._finish(*trial, IMPATIENCE)
+                if found is not None:
+                    return *found, str(End.TARGET)
+            if fit.rms > FALLS * before or clock.now() > self.deadline:
+                break
+        if fit.rms < max(NEAR * self.bend, 3 * self.floor) and clock.now() < self.deadline:
+            found = self._finish(layout, fit, PATIENCE)
+            if found is not None:
+                return *found, str(End.TARGET)
+        return None, fit.rms, str(fit.end)
+
+    def _narrow_freely(self, layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
+        """Without the units whose removal costs next to nothing, and after further steps."""
+        cuts, start = [c for c in self._cuts(layout, fit) if c.predicted <= FREE * fit.rms], fit.parameters
+        if cuts:
+            layout, start = _without(layout, start, cuts[-1])
+        return layout, self._descend(layout, start, ROUND)
+
+    def _try_width(self, layout: Layout, fit: Minimum, width: int) -> tuple[Layout, Minimum] | None:
+        """The student with fewer units, where these explain as much after some steps."""
+        for cut in self._cuts(layout, fit):
+            if int(cut.kept.sum()) == width and cut.predicted < AFFORDABLE * self.bend:
+                narrow, start = _without(layout, fit.parameters, cut)
+                trial = self._descend(narrow, start, TRIAL)
+                enough = max(fit.rms, ENOUGH * self.bend, 2 * self.floor)
+                return (narrow, trial) if trial.rms <= enough else None
+        return None
+
+    def _finish(self, layout: Layout, fit: Minimum, patience: int) -> tuple[Network, float] | None:
+        """The last digits, by steps on all answers, without surplus units where these show; None where they are not
+        reached. A student that gains little over ``patience`` steps is given up.
+        """
+        layout, fit = self._converge(layout, fit, patience)
+        if fit.rms > self._close:
+            return None
+        for share in SHARES:
+            cuts = [c for c in self._cuts(layout, fit) if c.predicted <= share * max(fit.rms, self._close)]
+            if cuts:
+                narrow, start = _without(layout, fit.parameters, cuts[-1])
+                trial = self._converge(narrow, replace(fit, parameters=start), IMPATIENCE)
+                if trial[1].rms <= self._close:
+                    layout, fit = trial
+                    break
+        network = self.standard.undo(layout.network(fit.parameters))
+        return _sharpen(self.sight, network, self.x, self.y, self.deadline)
+
+    def _converge(self, layout: Layout, fit: Minimum, patience: int) -> tuple[Layout, Minimum]:
+        """To where surplus units show and the last digits begin."""
         settings = Settings(
-            target=goal,
-            max_steps=STEPS,
-            least_damping=1e-10,
-            stall_above=STALLED * bend,
-            stall_steps=PATIENCE,
-            deadline=deadline,
+            target=self._close,
+            max_steps=EXACT_STEPS,
+            damping=1e-5,
+            least_damping=1e-12,
+            stall_gain=0.2,
+            stall_steps=patience,
+            stall_above=self._close,
+            patience=8,
+            deadline=self.deadline,
         )
-        fit = fit_collapsed(layout, start, u, v, settings=settings)
-        if fit.rms > 3 * goal:
-            break
-        found = _narrowed(sight, standard.undo(layout.network(fit.parameters)), x, y, fit.rms, deadline)
-        if found is not None:
-            return *found, str(End.TARGET)
-        start = fit.parameters
-    assert fit is not None
-    return None, float(fit.rms), str(fit.end)
+        few = min(int(np.ceil(FEWER * layout.num_parameters / self.y.shape[1])), len(self.u))
+        return layout, fit_collapsed(layout, fit.parameters, self.u[:few], self.v[:few], settings=settings)
+
+    @property
+    def _close(self) -> float:
+        return max(DIGITS * self.bend, 2 * self.floor)
+
+    def _cuts(self, layout: Layout, fit: Minimum) -> list[Cut]:
+        """Removals of second-layer units, the cheapest first."""
+        rows = layout.block(fit.parameters, 0)
+        values = layout.activations[0].value(self.u @ rows[:, :-1].T + rows[:, -1], np)
+        above = Layout.uniform(layout.sizes[1:], layout.activations[1])
+        return plan_cuts(above, fit.parameters[layout.starts[1] :], values, fit.rms)
+
+    def _descend(self, layout: Layout, start: np.ndarray, pace: Pace) -> Minimum:
+        target = max(ENOUGH * self.bend, 1.5 * self.floor)
+        rng, deadline = self.sight.rng, self.deadline
+        return descend_in_batches(layout, start, self.u, self.v, pace, rng, target=target, deadline=deadline)
 
 
-def _fit_inexactly(
-    sight: Sight,
-    layout: Layout,
-    x: np.ndarray,
-    y: np.ndarray,
-    known: tuple[np.ndarray, np.ndarray],
-    deadline: float,
-) -> tuple[Network | None, float, str]:
-    """The same by inexact steps: the layer above in known features, then all layers."""
-    width, name = layout.hidden[1], sight.activation.name
-    features = sight.activation(x @ known[0].T + known[1])
+def _without(layout: Layout, parameters: np.ndarray, cut: Cut) -> tuple[Layout, np.ndarray]:
+    """The layout and the parameters after a removal."""
+    inputs, first, _, outputs = layout.sizes
+    sizes = (inputs, first, int(cut.kept.sum()), outputs)
+    return replace(layout, sizes=sizes), np.concatenate([parameters[: layout.starts[1]], cut.parameters])
+
+
+def _sharpen(
+    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, deadline: float
+) -> tuple[Network, float] | None:
+    """From close to the last digits, without second-layer units that are then seen to be too many; None where these
+    digits are not reached.
+    """
+    network, rms = _polish(sight, network, x, y, deadline)
+    if rms > sight.accept:
+        return None
+    features, above = _split(network, x)
     task = Task(features, y, sight.noise if sight.coarse else 0.0, deadline)
-    standard, u, v, bend, floor = task.standard, task.u, task.v, task.bend, task.floor
-    above = Layout.uniform((u.shape[1], width, v.shape[1]), sight.activation)
-    start = draw_start(above, u, v, sight.rng, [task.draw_rows(width, sight.rng)])
-    goal = max(CLOSE_INEXACT[0] * bend, 1.5 * floor)
-    settings = Settings(
-        target=goal,
-        max_steps=STEPS,
-        least_damping=LEAST_INEXACT,
-        stall_above=0.0,
-        stall_gain=SLOWER,
-        stall_steps=SLOWER_STEPS,
+    above = task.standard.apply(above)
+    start = Minimum(above.flat(), rms, 0, End.TARGET)
+    cheapest = plan_cuts(Layout.of(above), start.parameters, task.u, rms)[0]
+    if cheapest.predicted > SURPLUS * task.bend:
+        return network, rms
+    layout, fit = task.minimise(Layout.of(above), start, max(sight.accept, rms))
+    if layout.hidden == above.hidden:
+        return network, rms
+    network = _joined(network, task.standard.undo(layout.network(fit.parameters)))
+    network, rms = _polish(sight, network, x, y, deadline)
+    return None if rms > sight.accept else (network, rms)
+
+
+def _polish(
+    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, deadline: float
+) -> tuple[Network, float]:
+    """The last digits and the residual relative to the spread; exact answers give them from some of the points."""
+    noise = sight.noise if sight.coarse else 0.0
+    sigma = max(sight.accept / 3, noise / spread_of(y)) * spread_of(y)
+    few = len(x) if noise else min(int(np.ceil(DETERMINED * network.num_parameters / y.shape[1])), len(x))
+    found = polish_weighted(
+        network,
+        x[:few],
+        y[:few],
+        sigma,
+        max_steps=25,
+        damping=1e-9,
+        patience=5,
+        geodesic=True,
         deadline=deadline,
     )
-    fit = descend(InexactProblem(above, u, v), start, spread_of(v), settings)
-    top = standard.undo(above.network(fit.parameters))
-    network = Network([known[0], *top.weights], [known[1], *top.biases], [name, *top.activations])
-    standard = Standard.of(x, y, common=floor > 0)
-    u, v = standard.inputs(x), standard.outputs(y)
-    settings = replace(settings, stall_gain=0.1, stall_steps=PATIENCE, damping=1e-3)
-    for share in CLOSE_INEXACT:
-        goal = max(share * bend, 1.5 * floor)
-        problem, start = InexactProblem(layout, u, v), standard.apply(network).flat()
-        fit = descend(problem, start, spread_of(v), replace(settings, target=goal))
-        network = standard.undo(layout.network(fit.parameters))
-        if fit.rms > 3 * goal:
-            break
-        found = _narrowed(sight, network, x, y, fit.rms, deadline, exact_up_to=0)
-        if found is not None:
-            return *found, str(End.TARGET)
-    return None, float(fit.rms), str(fit.end)
+    return found.network, float(np.sqrt(np.mean((found.network(x) - y) ** 2)) / spread_of(y))
 
 
-def _narrowed(
-    sight: Sight,
-    network: Network,
-    x: np.ndarray,
-    y: np.ndarray,
-    rms: float,
-    deadline: float,
-    exact_up_to: int = EXACT_UP_TO,
-) -> tuple[Network, float] | None:
-    """Without the second-layer units that the others can stand in for, to the last digits; None where these are not
-    reached.
-
-    The points were for a wider student: where they are dear, exact answers have their last digits from some of them.
-    """
-    noise = sight.noise if sight.coarse else 0.0
-    for exact in (False, True):
-        features, above = _split(network, x)
-        task = Task(features, y, noise, deadline, exact_up_to=exact_up_to)
-        above = task.standard.apply(above)
-        layout, start = Layout.of(above), Minimum(above.flat(), rms, 0, End.TARGET)
-        if exact:
-            layout, fit = task.minimise(layout, start, max(sight.accept, rms))
-            if layout.hidden == above.hidden:
-                return network, rms
-        else:
-            near = 1.0 if exact_up_to else NEAR
-            layout, fit = task.narrow(layout, start, max(task.goal(CLOSE[0]), rms), near)
-        top = task.standard.undo(layout.network(fit.parameters))
-        network = Network(
-            [network.weights[0], *top.weights],
-            [network.biases[0], *top.biases],
-            [network.activations[0], *top.activations],
-        )
-        sigma = max(sight.accept / 3, noise / spread_of(y)) * spread_of(y)
-        few = len(x)
-        if not noise and not exact_up_to:
-            few = min(int(np.ceil(FEWER * network.num_parameters / y.shape[1])), len(x))
-        found = polish_weighted(
-            network,
-            x[:few],
-            y[:few],
-            sigma,
-            max_steps=25,
-            damping=1e-7,
-            patience=5,
-            geodesic=True,
-            deadline=deadline,
-        )
-        network = found.network
-        rms = float(np.sqrt(np.mean((network(x) - y) ** 2)) / spread_of(y))
-        if rms > sight.accept:
-            return None
-    return network, rms
+def _joined(network: Network, top: Network) -> Network:
+    """The first layer of ``network`` with another one above it."""
+    return Network(
+        [network.weights[0], *top.weights],
+        [network.biases[0], *top.biases],
+        [network.activations[0], *top.activations],
+    )
 
 
 def _split(network: Network, x: np.ndarray) -> tuple[np.ndarray, Network]:
