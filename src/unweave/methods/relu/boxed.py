@@ -41,21 +41,22 @@ def recover_in_box(
     """The network where every answer agrees with it; else the layers that are known, open above.
 
     Thin cells are lost on one map and met on another: of two inputs, of which a map shows everything, another is drawn
-    where nothing closes. Where the first cells of a large map show no third layer ``two_layers`` goes first: it does
-    without the map.
+    where nothing closes. Where the first cells of a large map show no third layer ``two_layers`` goes first, which does
+    without the map; else last.
     """
     if inquiry.input_size > 2:
         low, high = find_box(inquiry, problem.rng("relu box"))
         return recover_by_peeling(inquiry, problem, low, high, max_seconds)
     end = clock.now() + problem.within(max_seconds)
     first: Finding | None = None
+    tried = False
     for left in range(MAPS, 0, -1):
         now = clock.now()
         deadline = now + (end - now) / left
         rng = problem.rng("relu maps", *range(MAPS - left))
         found = Arrangement(inquiry, deadline, rng, suspects=problem.suspects)
         if left == MAPS and not _looks_deep(inquiry, found):
-            other = two_layers()
+            other, tried = two_layers(), True
             if other.network is not None:
                 return other
         finding, spent = _draw_and_fit(inquiry, problem, found)
@@ -63,9 +64,15 @@ def recover_in_box(
         if finding.network is not None and not finding.network.is_open:
             return finding
         if spent or clock.now() > end:
-            break
+            return first
     assert first is not None
-    return first
+    if tried:
+        return first
+    try:
+        other = two_layers()
+    except BudgetSpent:  # what is known stays so
+        return first
+    return first if other.network is None else other
 
 
 def _looks_deep(inquiry: Inquiry, found: Arrangement) -> bool:

@@ -122,7 +122,7 @@ def close_sided(found: Arrangement) -> Network | None:
 
 def _polish(pieces: Pieces, network: Network) -> Network | None:
     """The network with all weights fitted to the pieces; None where that does not make it right."""
-    size = np.std(pieces.y) + 1e-300
+    size = float(np.std(pieces.y)) + 1e-300
     left = np.max(np.abs(network(pieces.x) - pieces.y)) / size
     if LEFT < left <= NEARLY:
         network = polish_weighted(network, pieces.x, pieces.y, float(LEFT * size), max_steps=12).network
