@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from truth import random_network
 from unweave.certificates import queries
 from unweave.core.network import Network
 from unweave.solve import weighted
@@ -41,3 +42,18 @@ def test_all_answers_are_taken_where_they_are_few(rare):
     network, x = rare
     rows = queries.choose_answers(network, x, network(x), np.random.default_rng(1))
     assert len(rows) == len(x)
+
+
+def test_answers_that_show_a_unit_of_the_second_layer_which_is_rarely_on_are_chosen(monkeypatch):
+    truth, rng = random_network((6, 5, 4, 2), "relu", 1), np.random.default_rng(3)
+    x = rng.standard_normal((20_000, 6))
+    z = np.maximum(x @ truth.weights[0].T + truth.biases[0], 0) @ truth.weights[1].T
+    biases = [b.copy() for b in truth.biases]
+    biases[1][0] = -np.quantile(z[:, 0], 0.998)
+    network = Network(truth.weights, biases, truth.activations)
+    monkeypatch.setattr(queries, "MOST_ENTRIES", 120 * network.num_parameters * 2)
+    rows = queries.choose_answers(network, x, network(x), np.random.default_rng(1))
+    assert len(rows) == len(np.unique(rows)) <= 120
+    on = z[:, 0] + biases[1][0] > 0
+    assert np.sum(on) < 50
+    assert np.sum(on[rows]) >= 2 * (5 + 2)

@@ -4,7 +4,7 @@ import numpy as np
 
 from unweave.core.domains import Box
 from unweave.core.network import Network
-from unweave.core.visibility import visible_error
+from unweave.core.visibility import visible_error, weights_that_show
 
 
 def _network(w1: np.ndarray, b1: np.ndarray, c: np.ndarray, constant: float) -> Network:
@@ -54,3 +54,92 @@ def test_a_kink_elsewhere_counts_in_a_box():
     weights[0][0, 0] += 1e-3
     moved = Network(weights, turned.biases, turned.activations)
     assert visible_error(network, moved, x, bounded=True) > 1e-5
+
+
+def _reading_a_late_feature(w: tuple[float, float], slope: float = 1.0) -> Network:
+    """Two units that read relu(x - 1), both on wherever it is, with weights of which one sum shows."""
+    return Network(
+        [np.array([[1.0, 0.1], [1.0, 0.1]]), np.array([[slope, w[0]], [1.0, w[1]]]), np.array([[2.0, -0.5]])],
+        [np.array([0.0, -1.0]), np.array([-0.5, -0.25]), np.zeros(1)],
+        ["relu", "relu", "identity"],
+    )
+
+
+def test_weights_that_show_in_one_sum_only_do_not_count_by_themselves():
+    x = 2 * np.random.default_rng(1).standard_normal((4000, 2))
+    network, same = _reading_a_late_feature((0.3, 0.7)), _reading_a_late_feature((0.4, 1.1))
+    assert np.max(np.abs(network(x) - same(x))) < 1e-12
+    assert weights_that_show(network, x)[1].tolist() == [[True, False], [True, False]]
+    assert visible_error(network, same, x) < 1e-12
+    assert visible_error(network, _reading_a_late_feature((0.3, 0.7), slope=1.001), x) > 1e-5
+
+
+def test_a_weight_shows_where_one_of_its_readers_is_off():
+    x = 2 * np.random.default_rng(1).standard_normal((4000, 2))
+    network = _reading_a_late_feature((0.3, 0.7))
+    late = Network(
+        network.weights, [network.biases[0], np.array([-0.5, -1.5]), np.zeros(1)], network.activations
+    )
+    other = [late.weights[0], np.array([[1.0, 0.4], [1.0, 0.7]]), late.weights[2]]
+    assert weights_that_show(late, x)[1].all()
+    assert visible_error(late, Network(other, late.biases, late.activations), x) > 1e-3
+
+
+def _sharing(shift: float, gap: float) -> Network:
+    """A unit of the first layer, on beyond 0.5, read by two of the second that are on beyond 0.5 - ``gap``."""
+    w1, b1 = np.array([[1.0, 0.3], [1.0, 0.0], [0.2, 1.0]]), np.array([1.5, -0.5, 1.4])
+    # the first and the third unit are always on: x = (u, v) is linear in them
+    inverse = np.linalg.inv(w1[[0, 2]])
+    along, narrow = np.array([inverse[0, 0], 0.0, inverse[0, 1]]), np.array([0.0, 1.0, 0.0])
+    offset = -float(along @ np.array([1.5, 0.0, 1.4]))
+    w2 = np.array([along + (0.7 + shift) * narrow, 1.3 * along - (0.2 + shift) * narrow])
+    b2 = np.array([offset - 0.5 + gap, 1.3 * offset - 0.3])
+    return Network([w1, w2, np.ones((1, 2))], [b1, b2, np.zeros(1)], ["relu", "relu", "identity"])
+
+
+def test_weights_of_which_only_a_sum_shows_do_not_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    network, shifted = _sharing(0.0, 0.2), _sharing(0.1, 0.2)
+    assert np.max(np.abs(network(x) - shifted(x))) < 1e-12
+    assert visible_error(network, shifted, x, bounded=True) < 1e-9
+
+
+def test_weights_that_show_by_themselves_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    network, shifted = _sharing(0.0, -0.2), _sharing(0.1, -0.2)
+    assert visible_error(network, shifted, x, bounded=True) > 0.01
+
+
+def test_a_layer_that_never_switches_does_not_show_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    rng = np.random.default_rng(3)
+    w1, b1 = rng.standard_normal((4, 2)), 0.2 * rng.standard_normal(4)
+    w2, w3 = rng.standard_normal((3, 4)), rng.standard_normal((1, 3))
+    deep = Network([w1, w2, w3], [b1, np.full(3, 50.0), np.zeros(1)], ["relu", "relu", "identity"])
+    flat = Network([w1, w3 @ w2], [b1, w3 @ np.full(3, 50.0)], ["relu", "identity"])
+    assert visible_error(deep, flat, x) == np.inf
+    assert visible_error(deep, flat, x, bounded=True) < 1e-9
+    moved = Network([w1 + 1e-3, w3 @ w2], flat.biases, ["relu", "identity"])
+    assert visible_error(deep, moved, x, bounded=True) > 1e-5
+
+
+def test_what_a_unit_that_is_never_on_could_pass_on_does_not_count_in_a_box():
+    x = Box(-1.0, 1.0).sample(4000, 2, np.random.default_rng(1))
+    rng = np.random.default_rng(4)
+    w1, b1 = rng.standard_normal((4, 2)), 0.2 * rng.standard_normal(4)
+    w2, b2 = rng.standard_normal((3, 4)), 0.2 * rng.standard_normal(3)
+    b2[2] = -50.0  # never on; the other network has it pass on the output of the first unit
+    w3 = rng.standard_normal((2, 3))
+    other_w2, other_b2 = np.vstack([w2[:2], [1.0, 0, 0, 0]]), np.append(b2[:2], 1.0)
+    h2 = np.maximum(np.maximum(x @ w1.T + b1, 0) @ w2.T + b2, 0)
+    b3 = -np.quantile(h2 @ w3.T, 0.4, axis=0)
+    w4 = rng.standard_normal((1, 2))
+    names = ["relu", "relu", "relu", "identity"]
+    network = Network([w1, w2, w3, w4], [b1, b2, b3, np.zeros(1)], names)
+    w3_other = w3.copy()
+    w3_other[:, 2] = [0.0, 0.5]
+    other = Network([w1, other_w2, w3_other, w4], [b1, other_b2, b3 - w3_other[:, 2], np.zeros(1)], names)
+    kink = Network([w1, w2, np.vstack([w3, [0, 0, 1.0]]), np.append(w4, [[0]], axis=1)],
+                   [b1, b2, np.append(b3, -1.0), np.zeros(1)], names)  # fmt: skip
+    assert visible_error(network, kink, x, bounded=True) < 1e-9
+    assert visible_error(network, other, x, bounded=True) > 0.01  # its third layer bends elsewhere

@@ -40,7 +40,7 @@ def chosen(evidence: Evidence, input_size: int = 10, **traits) -> list[tuple[str
         ),
         (
             {"growth": Growth.LINEAR, "piecewise_linear": True, "exact": False, "single": True},
-            ["relu-lines", "relu-features", "relu-lifted", "relu-layers"],
+            ["linear", "relu-lines", "relu-features", "relu-lifted", "relu-layers"],
         ),
         ({"two_valued": True, "growth": Growth.CONSTANT}, ["halfspaces"]),
         ({"growth": Growth.OTHER, "activation": "exp"}, ["in-domain"]),

@@ -66,3 +66,38 @@ def test_a_wrong_network_ends_nothing_however_sure_its_method_is(monkeypatch):
     assert len(second.calls) == 1
     assert found.identified
     assert unweave.compare(truth, found).max_relative_error < 1e-12
+
+
+@dataclass
+class Learning(Told):
+    """A method that is nearly right at first, and right once it goes on from there."""
+
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, ("tanh",), suspects=True)
+    num_wrong: int = 1
+    seen: list[object] = field(default_factory=list)
+
+    def recover(self, meter, problem):
+        self.seen.append(problem.kept)
+        turn = len(self.seen)
+        network = self.network
+        if turn <= self.num_wrong:
+            rare = 1e-3 * np.eye(1, network.weights[0].shape[1])
+            network = Network(
+                [
+                    np.vstack([network.weights[0], 50 * rare]),
+                    np.hstack([network.weights[1], [[1e-3], [1e-3]]]),
+                ],
+                [np.append(network.biases[0], 0.0), network.biases[1]],
+                network.activations,
+            )
+        return Finding(network, kept=turn)
+
+
+@pytest.mark.parametrize("num_wrong", [1, 2, 9])
+def test_a_method_goes_on_from_where_it_was_as_long_as_there_are_suspects(monkeypatch, num_wrong):
+    truth = random_network((4, 5, 2), "tanh", 1)
+    method = Learning(truth, num_wrong=num_wrong)
+    monkeypatch.setattr(driver, "_suspects", lambda side, choice, found: None if found.identified else [0.0])
+    found = run_through(monkeypatch, truth, method)
+    assert method.seen == [None, 1, 2, 3][: num_wrong + 1]
+    assert found.identified is (num_wrong < 9)

@@ -79,6 +79,31 @@ def test_float32_probabilities(name):
     assert unweave.compare(truth, found).max_relative_error < 1e-3
 
 
+def test_an_exponential_in_float32_comes_to_the_end_of_its_numbers_on_both_sides():
+    truth, answer = squashed((10, 12, 3), "relu", "exp", 2, single=True)
+    with np.errstate(over="ignore"):
+        far = answer(1e3 * np.random.default_rng(0).standard_normal((200, 10)))
+    assert not np.all(np.isfinite(far))
+    assert np.any(far == 0)
+    found = unweave.identify(answer, input_size=10)
+    assert found.identified, found.reason
+    assert found.network is not None
+    assert found.network.activations[-1] == "exp"
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
+def test_a_clamp_that_few_answers_near_the_origin_meet():
+    truth, answer = squashed((8, 10, 3), "relu", "clamp(-9.0, 12.0)", 3)
+    near = answer(np.random.default_rng(0).standard_normal((8, 8)))
+    assert np.max(near) < 12
+    assert np.min(near) > -9
+    found = unweave.identify(answer, input_size=8)
+    assert found.identified, found.reason
+    assert found.network is not None
+    assert found.network.activations[-1] == "clamp(-9.0, 12.0)"
+    assert unweave.compare(truth, found).max_relative_error < 1e-7
+
+
 def test_clamped_answers_inside_a_box():
     truth, answer = squashed((6, 5, 2), "relu", "clamp(-2.0, 1.5)", 1)
     found = unweave.identify(answer, input_size=6, domain=unweave.Box(-2.0, 2.0))

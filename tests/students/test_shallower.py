@@ -63,3 +63,17 @@ def test_every_layer_that_is_needed_stays():
     x = np.random.default_rng(5).standard_normal((600, 6))
     _, rest = drop_layer(truth, x, truth(x))
     assert rest > 0.02
+
+
+def test_noise_keeps_every_layer(monkeypatch):
+    rng = np.random.default_rng(4)
+    truth = random_network((6, 7, 5, 1), "tanh", seed=3)
+    deeper = with_a_layer_too_many(truth, 2, 6, rng)
+    x = rng.standard_normal((1500, 6))
+    y = truth(x) + 1e-4 * rng.standard_normal((1500, 1))
+    asked = []
+    monkeypatch.setattr(student, "drop_layer", lambda *a: asked.append(a))
+    task = Task.of(x, y, "tanh", deeper.hidden, noise=1e-4)
+    _, attempt = next(task.try_starts([task.standard.apply(deeper).flat()]))
+    assert attempt.narrowed
+    assert not asked

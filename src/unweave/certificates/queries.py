@@ -165,6 +165,10 @@ def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.rando
     if y.size * count <= MOST_ENTRIES or count > MOST_PARAMETERS:
         return np.arange(len(x))
     most = int(MOST_ENTRIES / (count * network.output_size))
+    if network.is_piecewise_linear:
+        aimed = _answers_of_each(network, x, int(SHARE_OF_UNITS * most), rng)
+        others = rng.permutation(np.setdiff1d(np.arange(len(x)), aimed))
+        return np.concatenate([aimed, others[: most - len(aimed)]])
     unit, arguments = act.get(network.activations[0]), x @ network.weights[0].T + network.biases[0]
     quota = min(ENOUGH * (d + 2), int(SHARE_OF_UNITS * most) // arguments.shape[1])
     chosen = []
@@ -178,6 +182,23 @@ def choose_answers(network: Network, x: np.ndarray, y: np.ndarray, rng: np.rando
     if np.all(np.isfinite(unit.limits)):
         others = others[np.argsort(-np.sum(slopes[others], axis=1), kind="stable")]
     return np.concatenate([aimed, others[: most - len(aimed)]])
+
+
+def _answers_of_each(network: Network, x: np.ndarray, most: int, rng: np.random.Generator) -> np.ndarray:
+    """Answers at which every unit of every layer is on, the rarest first: a unit that is rarely on is told by few."""
+    on, quotas, h = [], [], x
+    for w, b, name in zip(network.weights, network.biases, network.hidden_activations, strict=False):
+        z = h @ w.T + b
+        on.append(z > 0)
+        quotas += [ENOUGH * (w.shape[1] + 2)] * len(b)
+        h = act.get(name)(z)
+    sides = np.hstack(on)
+    counts, taken = sides.sum(axis=0), np.zeros(len(x), dtype=bool)
+    for unit in np.argsort(counts, kind="stable"):
+        lacking = min(quotas[unit] - int(np.sum(sides[taken, unit])), most - int(np.sum(taken)))
+        if lacking > 0:
+            taken[rng.permutation(np.flatnonzero(sides[:, unit] & ~taken))[:lacking]] = True
+    return np.flatnonzero(taken)
 
 
 def name_twins(network: Network, x: np.ndarray, closest: float) -> tuple[str, ...]:

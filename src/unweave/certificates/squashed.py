@@ -24,7 +24,7 @@ NUM_POINTS = 64
 NUM_AT_A_BOUND, HALVINGS = 4, 60
 """Points where an output comes to a bound of a clamp, each from a segment that is halved so often."""
 LOOSEST = 0.1
-LARGEST = 1e100
+LARGEST, LARGEST_SINGLE = 1e100, 1e35
 """Where the network answers with more the model is not asked: it may have no number to say."""
 
 
@@ -61,11 +61,13 @@ def check_squashed(
     if not count:
         return Check(BEHIND, None)
     x = domain.sample(count, meter.input_size, rng)
+    largest = LARGEST_SINGLE if precision.kind == "float32" else LARGEST
     with np.errstate(all="ignore"):
-        x = x[np.all(np.abs(view.restore(network(x))) < LARGEST, axis=1)]
+        x = x[np.all(np.abs(view.restore(network(x))) < largest, axis=1)]
         if view.is_clamp:
             border = _at_the_bounds(network, view, x)
-            border = border[domain.contains(border)][: int(max(meter.ledger.left - len(x), 0))]
+            border = border[domain.contains(border)]
+            border = border[: int(np.clip(meter.ledger.left - len(x), 0, len(border)))]
             x = np.concatenate([x, border])
     inner, meter.domain = meter.domain, domain
     try:
@@ -78,9 +80,12 @@ def check_squashed(
         meter.domain = inner
     count = len(x)
     tolerance = min(max(EXACT, 12 * precision.relative), LOOSEST)
-    off = np.max(np.abs(view.restore(network(x)) - answers), axis=1)
-    spread = max(float(np.std(answers)), 1e-300)
+    inside = network(x)
+    apart = np.abs(view.restore(inside) - answers)
+    off, spread = np.max(apart, axis=1), max(float(np.std(answers)), 1e-300)
     wrong = off / spread > tolerance
+    if inverted.shape == answers.shape:  # an output that agrees may be too small for what stands before it
+        inverted = np.where(apart / spread <= tolerance, inside, inverted)
     wrong &= relative_errors(network, x, inverted) > tolerance
     wrong |= view.contradicted(answers, precision.noise, precision.unit)
     num_wrong, worst = int(np.sum(wrong)), float(np.max(off, initial=0.0))

@@ -142,8 +142,8 @@ class Problem:
     """When the whole run must end."""
     suspects: np.ndarray | None = field(default=None, compare=False)
     """Points (n, d) near which the network that the method found before, on the same questions, is not the model."""
-    earlier: Any = field(default=None, compare=False)
-    """What the method's finding before kept to go on from (``Finding.state``), where there are suspects."""
+    kept: Any = field(default=None, compare=False)
+    """What the method's finding kept for such a second look."""
 
     def within(self, seconds: float) -> float:
         """A method's own limit, or the seconds that are left of the run where these are fewer."""
@@ -179,10 +179,10 @@ class Finding:
     """Checks that the method wants made beside those the run makes of every network."""
     in_domain: bool = False
     """Whether parameters are meant up to changes that leave the function on the whole (bounded) domain as it is."""
+    kept: Any = field(default=None, compare=False, repr=False)
+    """What the method takes up again where it is told that its network and the model differ (``Problem.kept``)."""
     error_bars: ErrorBars | None = None
     """Error bars of answers, where the method knows them: no answer ever asked may then lie far beyond its own."""
-    state: Any = None
-    """What the method would go on from if the network proves wrong somewhere; nobody else looks into it."""
 
 
 class Method(Protocol):

@@ -45,6 +45,8 @@ CLOSER = 1e3
 NOISY = 8.0
 MARGINS = (4.0, 1.5)
 """How far inside of the radius at which a dozen rays come to that limit the questions stay, at first and then."""
+NUM_MORE, SPARE = 64, 1.5
+"""More rays where answers overflow beyond that radius, and by how much farther out they are to be numbers."""
 LEAST = 0.1
 """Share of the points of a domain whose errors are the least there."""
 TYPICAL = 0.02
@@ -60,6 +62,11 @@ def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Strea
     fast = growth is Growth.OTHER
     exact = precision.kind in ("float64", "float32")  # rounded answers repeat whatever made them
     names, repeated = _fitting(raw, precision, fast), exact and _ends_repeated(meter)
+    ends = _two_ends(meter) if growth is Growth.SATURATING and exact else None
+    if ends is not None:
+        with meter.stage("outputs"):
+            if is_piecewise_linear(meter, precision, streams("kind"), num_segments=6):
+                return [Squashing(clamp_name(*ends)), None]
     if not repeated and (not names or growth is Growth.LINEAR):
         return [None]
     if growth is Growth.SATURATING and names:
@@ -129,7 +136,7 @@ def choose_domain(
         typical = _typical_error(view, meter.raw(0.3 * rays), noise, unit)
         limit = INFLATION.get(precision.kind, NOISY) * typical
 
-        def holds(radius: float) -> bool:
+        def holds(radius: float, rays: np.ndarray = rays) -> bool:
             try:
                 return bool(np.all(view.errors(meter.raw(radius * rays), noise, unit) <= limit))
             except NotANumber:
@@ -142,7 +149,13 @@ def choose_domain(
             return None
         while radius > 1e-6 and not holds(radius / 2):
             radius /= 2
-        return Ball(float(f"{radius / margin:.2g}"))
+        radius /= margin
+        if np.isinf(view.range[1]) and not view.is_clamp:  # beyond its range is no number at all
+            more = np.random.default_rng([d, 13]).standard_normal((NUM_MORE, d))
+            more /= np.linalg.norm(more, axis=1, keepdims=True)
+            while radius > 1e-6 and not holds(SPARE * radius, more):
+                radius /= 2
+        return Ball(float(f"{radius:.2g}"))
     points, middle = _looks(meter), _middle(domain, d)
     errors = view.errors(meter.raw(points), noise, unit)
     if margin == MARGINS[0]:
@@ -215,9 +228,10 @@ def _fitting(raw: np.ndarray, precision: Precision, fast: bool) -> list[str]:
         names.append("sigmoid")
     elif np.all(np.abs(raw) <= 1 + slack):
         names.append("tanh")
-    if np.all(raw > 0) and (fast or np.max(raw) > 3 * np.min(raw)):
+    # far out they come to the very end of their range by underflow
+    if (np.all(raw >= 0) and fast) or (np.all(raw > 0) and np.max(raw) > 3 * np.min(raw)):
         names.append("exp")
-    if np.all(raw > -1) and (fast or np.max(raw) > 1):
+    if (np.all(raw >= -1) and fast) or (np.all(raw > -1) and np.max(raw) > 1):
         names.append("expm1")
     return names
 
@@ -226,6 +240,16 @@ def _ends_repeated(meter: Meter) -> bool:
     """Whether an extreme answer of some output was met exactly at two points that are no neighbours."""
     raw = meter.transcript("precision")[1][:8]
     return any(np.sum(column == end) >= 2 for column in raw.T for end in (column.min(), column.max()))
+
+
+def _two_ends(meter: Meter) -> tuple[float, float] | None:
+    """The two values that all answers far out have, whatever the output: the ends of one range."""
+    far = meter.transcript("growth")[1]
+    if not far.size:
+        return None
+    low, high = float(np.min(far)), float(np.max(far))
+    told = low < high and np.all((far == low) | (far == high))
+    return (low, high) if told else None
 
 
 def _clamps(meter: Meter) -> list[Squashing | None]:

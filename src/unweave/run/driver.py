@@ -44,6 +44,9 @@ from unweave.run.copies import USEFUL, Copy, keep_refused
 from unweave.run.memory import nothing_fits, too_large
 from unweave.run.wishes import Wishes
 
+MOST_LOOKS = 3
+"""How often a method goes on where a search has found disagreement; once where it begins from nothing."""
+
 
 class Side(Protocol):
     """What the driver needs of questions to a model, or of recorded rows."""
@@ -175,10 +178,15 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
         progress.students += [] if attempt.student is None else [attempt.student]
         best = attempt.found if progress.best is None else _better(progress.best, attempt.found)
         progress.best = best
-        suspects = _suspects(side, choice, attempt.found)
-        if suspects is not None:  # its earlier questions are remembered and cost nothing
-            attempt = _attempt(side, choice, wishes, ranking, suspects, attempt.state)
-            progress.best = _better(best, attempt.found)
+        for _ in range(MOST_LOOKS):
+            suspects = _suspects(side, choice, attempt.found)
+            if suspects is None or wishes.deadline.passed:
+                break
+            # its earlier questions are remembered and cost nothing
+            earlier, attempt = attempt, _attempt(side, choice, wishes, ranking, suspects, attempt.kept)
+            progress.best = best = _better(best, attempt.found)
+            if earlier.kept is None:  # it began from nothing
+                break
         progress.troubles += [attempt.trouble] if attempt.trouble else []
         progress.settled = attempt.conclusive and not _num_failed(attempt.found)
         if attempt.conclusive or _is_over(side, wishes, progress):
@@ -208,8 +216,8 @@ class _Attempt:
     trouble: str = ""
     """How it broke off, if it did."""
     student: Network | None = None
-    state: Any = None
-    """What the method can go on from."""
+    kept: Any = None
+    """What the method takes up where it looks again."""
 
 
 def _choices(side: Side, wishes: Wishes) -> list[tuple[Choice, dict[str, float]]]:
@@ -226,7 +234,7 @@ def _attempt(
     wishes: Wishes,
     ranking: dict[str, float],
     suspects: np.ndarray | None = None,
-    earlier: Any = None,
+    kept: Any = None,
 ) -> _Attempt:
     """What one method finds, and what may be claimed of it."""
     precision = side.precision
@@ -239,7 +247,7 @@ def _attempt(
         engine=wishes.engine,
         deadline=wishes.deadline,
         suspects=suspects,
-        earlier=earlier,
+        kept=kept,
     )
     base = Identification(
         outcome=Outcome.NOT_IDENTIFIED,
@@ -292,7 +300,7 @@ def _attempt(
         warnings=(*base.warnings, *wishes.differences(network, outcome)),
         details={**base.details, **details, **keep_refused(side.outward(network), certificate, outcome)},
     )
-    return _Attempt(found, finding.conclusive and certificate.points_agree, state=finding.state)
+    return _Attempt(found, finding.conclusive and certificate.points_agree, kept=finding.kept)
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:

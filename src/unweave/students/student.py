@@ -270,8 +270,10 @@ class Task:
         return (None, attempt) if fit.rms > self._enough(fit.end) else self._polish(layout, fit, attempt)
 
     def _try_shallower(self, layout: Layout, first: Minimum) -> Trial | None:
-        """The same without the layer that is most nearly affine, where that explains the answers, too."""
-        if len(self.widths) < 2 or self.bent or layout.skips:
+        """The same without the layer that is most nearly affine, where that explains exact answers, too: noise could
+        hide that a layer is missing.
+        """
+        if len(self.widths) < 2 or self.bent or layout.skips or self.floor > 0:
             return None
         network, rest = drop_layer(layout.network(first.parameters), self.u, self.v)
         if rest > AFFINE_LAYER * self.bend:

@@ -81,8 +81,8 @@ def test_three_hidden_layers_end_to_end(activation):
 def test_four_hidden_layers_on_few_units_come_from_gentle_points(monkeypatch):
     goes_on, found_inside = Inside.go_on, []
 
-    def watched(search, deadline):
-        top = goes_on(search, deadline)
+    def watched(search, *deadlines):
+        top = goes_on(search, *deadlines)
         found_inside.append(top.network is not None)
         return top
 
@@ -93,6 +93,16 @@ def test_four_hidden_layers_on_few_units_come_from_gentle_points(monkeypatch):
     assert found.network is not None
     assert found_inside[-1]
     assert unweave.compare(truth, found.network).max_relative_error < 1e-7
+
+
+def test_as_few_vertices_as_are_mostly_enough_have_longer():
+    top = random_network((10, 5, 3, 1), "tanh", seed=3)
+    rng = np.random.default_rng(1)
+    peeling = Peeling(pool_of(top, 200, rng), act.get("tanh"), hidden=None, max_depth=2, noise=0.0, rng=rng)
+    found = peeling.go_on(0.0, clock.now() + 60)
+    assert found.network is not None, found.reason
+    many = Peeling(pool_of(top, 2000, rng), act.get("tanh"), hidden=None, max_depth=2, noise=0.0, rng=rng)
+    assert not many.go_on(0.0, clock.now() + 60).attempts
 
 
 def test_a_student_that_comes_near_leads_with_one_of_a_layer_more():

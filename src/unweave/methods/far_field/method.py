@@ -74,6 +74,8 @@ CROWDED, GLANCE = 20, 8.0
 """First-layer units, more than the inputs and at most ``SMALL``, from which one student from nearer by goes before
 several layers, and the seconds that far vertices have before it: such layers are mostly those of trained networks.
 With fewer units several layers have these seconds first."""
+GENTLER = 2.0
+"""Time of students at points near the origin, relative to that of those on vertices before them."""
 FEWEST = 400
 """Vertices that are always allowed for one hidden layer on top."""
 
@@ -324,11 +326,14 @@ class _Run:
         for seconds, num_students, share in rounds:
             last = seconds == np.inf
             if seconds and not (first and two) and not (last and gentler):
-                top = peeling.go_on(min(clock.now() + seconds, self.deadline))
+                late = clock.now() + (PEELING if gentler and not crowded else 0.0)
+                top = peeling.go_on(min(clock.now() + seconds, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             few = not pool.can_grow and not self.sight.coarse
             if top.network is None and (few or (gentler and seconds)):
-                top = inside.go_on(self.deadline if few else min(clock.now() + seconds, self.deadline))
+                more = np.inf if few else GENTLER * seconds
+                late = clock.now() + (GENTLER * PEELING if gentler and not crowded else 0.0)
+                top = inside.go_on(min(clock.now() + more, self.deadline), min(late, self.deadline))
                 tried += top.attempts
             left = self.deadline - clock.now()
             if top.network is not None or left <= 0 or few:

@@ -90,14 +90,27 @@ class Peeling:
         self._unfinished: dict[int, Attempt] = {}
         """The closest student of each depth that may go on."""
 
-    def go_on(self, deadline: float) -> Top:
-        """The network, or the reason why there is none yet."""
+    def go_on(self, deadline: float, late: float = 0.0) -> Top:
+        """The network, or the reason why there is none yet; with as few vertices as are mostly enough until ``late``,
+        where that is later.
+        """
         began, found = clock.now() - self._spent, None
-        while found is None and not self._reason and clock.now() <= deadline:
-            found = self._try_all(began, deadline)
+        while found is None and not self._reason:
+            until = max(deadline, late) if self._num_vertices <= self._mostly_enough() else deadline
+            if clock.now() > until:
+                break
+            found = self._try_all(began, until)
         self._spent = clock.now() - began
-        late = "the time limit was reached while fitting the layers above the first"
-        return self._top(found, self._reason or late)
+        passed = "the time limit was reached while fitting the layers above the first"
+        return self._top(found, self._reason or passed)
+
+    def _mostly_enough(self) -> int:
+        """Vertices for students of two layers as wide as the first one, and one size more."""
+        sizes = (self._pool.x.shape[1], self._pool.y.shape[1])
+        width = sizes[0] if self._first is None else len(self._first[0])
+        widths = (width, width) if self._first is None else (width, width, width)
+        layout = Form.of(self._activation.name).layout((sizes[0], *widths, sizes[1]))
+        return int(GROWTHS[1500] * SHAPES[2][0].ratio * layout.num_parameters / sizes[1])
 
     def _try_all(self, began: float, deadline: float) -> Recovered | None:
         """Unfinished students and new ones of one size."""

@@ -69,7 +69,7 @@ def recover_from_afar(
             None, reason=f"near their hyperplanes the units bend smoothly ({level:.1g} error bars)"
         )
     noise = level * precision.noise if precision.kind == "noisy" else None
-    return replace(finding, network=network, noise=noise, conclusive=True)
+    return replace(finding, network=network, noise=noise, conclusive=True, kept=None)
 
 
 def _read_biases(

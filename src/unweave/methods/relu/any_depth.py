@@ -20,11 +20,12 @@ from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Tra
 from unweave.methods.relu.afar import is_afar, recover_from_afar
 from unweave.methods.relu.boxed import recover_in_box
 from unweave.methods.relu.deep.borders import derivatives
-from unweave.methods.relu.deep.engine import Recovered, recover
+from unweave.methods.relu.deep.engine import recover
 from unweave.methods.relu.deep.fold import fold_turned
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.sharpen import join, name_activations, sharpen
+from unweave.methods.relu.deep.whole import Recovered, look_again
 from unweave.methods.relu.lifted.method import ReluLifted
 from unweave.methods.relu.two_layers.layers import UNTRACED, ReluLayers, TwoLayers
 from unweave.methods.relu.two_layers.open import describe_planes
@@ -48,6 +49,14 @@ wider than the input may cost, before what is known is returned."""
 
 
 @dataclass(frozen=True)
+class _Kept:
+    """What a second look begins with."""
+
+    pool: Pool
+    found: Recovered
+
+
+@dataclass(frozen=True)
 class ReluDeep:
     """``method="relu-layers"``."""
 
@@ -66,11 +75,18 @@ class ReluDeep:
         """Every hidden layer and the output layer, as far as they show."""
         if is_afar(meter, problem.precision):
             return recover_from_afar(meter, problem, self.recover)
+        if isinstance(problem.kept, _Kept) and problem.suspects is not None:
+            pool = problem.kept.pool
+            with meter.stage("layers"), np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                found = look_again(pool, problem.kept.found, problem.suspects)
+            return describe(pool.inquiry, found)
         inquiry, rng = self._begin(meter, problem)
         if inquiry.coarse:
             return ReluLayers().recover(meter, problem)
         if np.isfinite(meter.domain.reach(meter.input_size)) and meter.input_size <= FEW_INPUTS:
-            return recover_in_box(inquiry, problem, self.max_seconds)
+            return recover_in_box(
+                inquiry, problem, self.max_seconds, lambda: ReluLifted().recover(meter, problem)
+            )
         two = ReluLayers().try_two(inquiry, problem, rng)
         if two.finding is not None:
             return two.finding
@@ -88,7 +104,6 @@ class ReluDeep:
                     num_lines=self.num_lines,
                     max_layers=self.max_layers,
                     max_seconds=problem.within(self.max_seconds),
-                    suspects=problem.suspects,
                     keep=best,
                 )
         except BudgetSpent as spent:
@@ -101,7 +116,8 @@ class ReluDeep:
             other = self._other_ways(meter, problem, inquiry, two)
             if not found.known.depth or (other.network is not None and not other.network.is_open):
                 return other
-        return describe(inquiry, found)
+        finding = describe(inquiry, found)
+        return finding if found.top is None else replace(finding, kept=_Kept(pool, found))
 
     def _other_ways(self, meter: Meter, problem: Problem, inquiry: Inquiry, two: TwoLayers) -> Finding:
         """Where the engine has not come beyond the first layer: leaky, or wider than its input; else what is known."""

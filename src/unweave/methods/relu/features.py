@@ -28,7 +28,7 @@ from unweave.methods.relu.lifted.planes import Planes, explained
 from unweave.methods.relu.lifted.refit import DENSE, Stack, normal_matrix
 from unweave.methods.relu.lifted.search import Search
 from unweave.methods.relu.two_layers.above import recover_above
-from unweave.methods.relu.two_layers.level import find_quiet_planes, near_points
+from unweave.methods.relu.two_layers.level import find_quiet_plane, near_points
 from unweave.methods.relu.two_layers.spread import spread_points
 from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.solve.gauss_newton import polish_weighted
@@ -39,7 +39,7 @@ BEYOND, ORDINARY = 8.0, 0.7
 """Error bars within which every answer must lie, and the root mean square of deviations where these are right."""
 ROUGHEST = 4.0
 """By how much the fit may find the answers rougher than they were measured."""
-LOOKS, MOST_LOOKS = 12, 4
+LOOKS, MOST_LOOKS = 12, 8
 """Lines along which no known height changes, and how often they are drawn: until they show no plane that is new."""
 EACH = 3.0
 """Answers a parameter from all over that are fitted; as many points as parameters, within bounds, are asked afresh."""
@@ -48,7 +48,10 @@ FITTED = "points", "fresh points", "missing units"
 FRESH = 1500, 4000
 """The fewest and the most of these."""
 MOST_ROUNDS, CORNERS = 8, 0.1
-"""Fits to what contradicts, and the share of answers that may do so for a unit to be looked for behind them."""
+"""Fits to what contradicts, and the share of answers that may do so where the others tell how rough answers are."""
+SLACK, HALF, MOST_MISSING = 2.0, 0.5, 4
+"""Answers follow a network that is still off by so many times its median miss; the share of others from which on
+nothing is told of them; units looked for behind them at a time."""
 BESIDE = 8
 """Points asked beside wrong answers, for each unit of the first layer."""
 OPEN = 0.01
@@ -123,7 +126,7 @@ def look_beside(search: Search) -> None:
             search.take_in(fresh)
             if len(search.planes) == before:
                 planes = search.planes
-                weak = find_quiet_planes(search.inquiry, planes.normals, planes.offsets, search.rng)
+                weak = find_quiet_plane(search.inquiry, planes.normals, planes.offsets, search.rng)
                 search.planes = planes.join(
                     Planes(weak.normals, weak.offsets, weak.covariances, np.ones(len(weak)))
                 )
@@ -155,21 +158,19 @@ def settle(network: Network, inquiry: Inquiry, deadline: float, rng: np.random.G
         meter.ask(spread_points(network, inquiry, spread, rng))
     now = Settled(network, inquiry, 1.0)
     for turn in range(MOST_ROUNDS):
+        grown = _with_missing(now, rng)
         x, y = meter.transcript(*FITTED)
         every = meter.transcript()
-        far = np.argsort(-now.misses(*every))[: len(x) // 4] if turn else np.zeros(0, dtype=int)
-        trial = _fit(now, np.concatenate([x, every[0][far]]), np.concatenate([y, every[1][far]]), deadline)
+        far = np.argsort(-grown.misses(*every))[: len(x) // 4] if turn else np.zeros(0, dtype=int)
+        trial = _fit(grown, np.concatenate([x, every[0][far]]), np.concatenate([y, every[1][far]]), deadline)
         wrong = float(np.mean(trial.misses(*every) > BEYOND))
-        moved = wrong < now.wrong or not turn
+        moved = wrong < now.wrong or grown is not now or not turn
         now = replace(trial, wrong=wrong) if moved else now
         if now.wrong == 0:
             with meter.stage("fresh points"):
                 fresh = spread_points(now.network, inquiry, int(np.clip(network.num_parameters, *FRESH)), rng)
                 misses = now.misses(meter.snap(fresh), meter.ask(fresh))
             now = replace(now, wrong=float(np.mean(misses > BEYOND)))
-        elif now.wrong < CORNERS:
-            grown = _with_missing(now, rng)
-            moved, now = moved or grown is not now, grown
         if now.wrong == 0 or not moved or clock.now() > deadline:
             break
     return now if now.wrong else _without_idle_units(now, deadline)
@@ -199,19 +200,18 @@ def _without_idle_units(now: Settled, deadline: float) -> Settled:
 
 def _fit(now: Settled, x: np.ndarray, y: np.ndarray, deadline: float) -> Settled:
     """All weights by weighted least squares; the error bars as large as what is left, within bounds."""
-    bars = now.error_bars(x, y)
-    sound = np.ones(len(x), dtype=bool)
-    for _ in range(2):  # what a missing unit spoils is left out the second time
+    bars, misses = now.error_bars(x, y), now.misses(x, y)
+    sound = _follow(misses)
+    for _ in range(2):  # what a missing unit spoils is left out
         fit = polish_weighted(now.network, x[sound], y[sound], bars[sound], damping=START, deadline=deadline)
         now = replace(now, network=fit.network)
         misses = now.misses(x, y)
-        typical = float(np.median(misses))
-        again = misses <= max(BEYOND, 10 * typical)
-        if np.array_equal(again, sound) or np.mean(again) < 0.5:
+        again = _follow(misses)
+        if np.array_equal(again, sound):
             break
         sound = again
     factor = float(np.clip(np.sqrt(np.mean(np.minimum(misses, BEYOND) ** 2)) / ORDINARY, 1.0, ROUGHEST))
-    if typical <= BEYOND and factor > 1 and np.mean(misses > BEYOND) < CORNERS:
+    if np.median(misses) <= BEYOND and factor > 1 and np.mean(misses > BEYOND) < CORNERS:
         inquiry = replace(
             now.inquiry, noise=now.inquiry.noise * factor, relative=now.inquiry.relative * factor
         )
@@ -219,19 +219,34 @@ def _fit(now: Settled, x: np.ndarray, y: np.ndarray, deadline: float) -> Settled
     return now
 
 
+def _follow(misses: np.ndarray) -> np.ndarray:
+    """Which answers follow the network as well as most do, however far off it still is."""
+    return misses <= BEYOND * max(1.0, SLACK * float(np.median(misses)))
+
+
 def _with_missing(now: Settled, rng: np.random.Generator) -> Settled:
-    """With a unit of the second layer that the wrong answers tell, if it sets half of them right."""
+    """With units of the second layer that the answers tell which do not follow, as long as one halves their number."""
     meter = now.inquiry.meter
-    x, y = meter.transcript()
-    wrong = x[now.misses(x, y) > BEYOND]
-    with meter.stage("missing units"):
-        meter.ask(points_beside(wrong, BESIDE * len(now.network.weights[0]), meter.domain, rng))
-    x, y = meter.transcript()
-    grown = with_left_over(now.network, x, y, now.error_bars(x, y), rng)
-    if grown is None:
-        return now
-    after = replace(now, network=grown)
-    return after if np.mean(after.misses(x, y) > BEYOND) < now.wrong / 2 else now
+    for _ in range(MOST_MISSING):
+        x, y = meter.transcript()
+        misses = now.misses(x, y)
+        astray = ~_follow(misses)
+        share = float(np.mean(astray))
+        if not 0 < share < HALF:
+            break
+        with meter.stage("missing units"):
+            count = BESIDE * len(now.network.weights[0])
+            meter.ask(points_beside(x[astray], count, meter.domain, rng))
+        x, y = meter.transcript()
+        slack = max(1.0, SLACK * float(np.median(misses)))
+        grown = with_left_over(now.network, x, y, slack * now.error_bars(x, y), rng)
+        if grown is None:
+            break
+        after = replace(now, network=grown)
+        if np.mean(after.misses(x, y) > BEYOND * slack) > share / 2:
+            break
+        now = after
+    return now
 
 
 def _unit_errors(now: Settled, x: np.ndarray, y: np.ndarray) -> dict[tuple[int, int], float]:

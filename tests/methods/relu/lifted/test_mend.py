@@ -16,6 +16,7 @@ from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places, walk_inside
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
 from unweave.methods.relu.lifted.search import Search
+from unweave.methods.relu.lifted.unsure import least_certain
 
 BOX = unweave.Box(-2.0, 2.0)
 
@@ -66,6 +67,55 @@ def test_a_sum_with_a_wrong_weight_is_mended(nearly):
     assert np.max(misses(search, search.point)) <= BEYOND
     assert search.inquiry.meter.ledger.total - before < 1000
     search.point = point
+
+
+def test_a_unit_that_is_missing_is_found_by_walks_where_answers_are_wrong(nearly):
+    _, search = nearly
+    own, x = search.point, BOX.sample(20_000, 3, np.random.default_rng(8))
+    shares = np.mean(own.on(x), axis=0)
+    rarest = int(np.argmin(np.minimum(shares, 1 - shares)))
+    search.point = own.take(np.delete(np.arange(6), rarest))
+    assert np.max(misses(search, search.point)) > BEYOND
+    search.mend()
+    assert search.wrong == 0
+    assert len(search.point.gamma) == 6
+    assert np.max(np.abs(search.point(x) - own(x))) < 1e-4 * np.std(own(x))
+    search.point = own
+
+
+def test_a_search_goes_on_beside_points_where_it_proved_wrong(nearly):
+    _, search = nearly
+    own, x = search.point, BOX.sample(50_000, 3, np.random.default_rng(9))
+    corner = np.append(np.sign(own.gamma[0, :-1]), -5.9)  # on at few of a million points of the box
+    search.point = replace(
+        own,
+        gamma=np.vstack([own.gamma, corner]),
+        beta=np.vstack([own.beta, np.zeros(8)]),
+        output=np.vstack([own.output, [[0.3, -0.2]]]),
+    )
+    suspects = 1.99 * np.sign(own.gamma[:1, :-1])
+    assert np.max(np.abs(search.point(suspects) - own(suspects))) > 1e-3
+    assert search.can_go_on
+    search.go_on(np.inf, suspects)
+    assert search.wrong == 0
+    assert np.max(np.abs(search.point(suspects) - own(suspects))) < 1e-4
+    assert np.max(np.abs(search.point(x) - own(x))) < 1e-4 * np.std(own(x))
+    search.point = own
+
+
+def test_what_is_least_certain_lies_where_nobody_asked(nearly):
+    _, search = nearly
+    rng = np.random.default_rng(10)
+    x, pool = BOX.sample(1500, 3, rng), BOX.sample(300, 3, rng)
+    x = x[x[:, 0] < 0]
+    bars, pool_bars = np.full(len(x), 1e-7), np.full(len(pool), 1e-7)
+    chosen, worst = least_certain(search.point, x, bars, pool, pool_bars, 60, enough=0.5)
+    assert 5 < len(chosen) <= 60
+    assert np.mean(pool[chosen, 0] > -0.1) > 0.8
+    told = np.concatenate([x, pool[chosen]])
+    _, after = least_certain(search.point, told, np.full(len(told), 1e-7), pool, pool_bars, 60, enough=0.5)
+    assert worst > 100
+    assert after < 3
 
 
 def test_a_unit_that_no_answer_needs_is_left_out_and_no_other(nearly):

@@ -81,6 +81,24 @@ def test_a_unit_grows_over_the_planes_that_answers_lie_beyond() -> None:
     assert np.abs(best.output @ truth.output[0]) > (1 - 1e-6) * np.linalg.norm(truth.output[0])
 
 
+def test_a_unit_is_off_beyond_planes_where_nobody_asked() -> None:
+    rng = np.random.default_rng(1)
+    truth = draw_sum(rng)
+    x, y, bars = ask(truth, rng)
+    near = truth.rows[0, :-1] @ x.T + truth.rows[0, -1] > 0  # on one side of a plane only
+    x, y, bars = x[near], y[near], bars[near]
+    state = Left(truth.take(np.arange(1, UNITS)), np.hstack([x, np.ones((len(x), 1))]), y, bars)
+    grown = [grow_unit(state, start) for start in rng.permutation(np.flatnonzero(state.wrong))[:10]]
+    best = max((g for g in grown if g is not None), key=lambda g: len(g.explained))
+    assert not best.known[0]
+    closed = best.closed(truth.rows).joined(state.point)
+    rows = best.explained
+    assert np.allclose(closed(x[rows]), best.joined(state.point)(x[rows]), atol=1e-12)
+    beyond = rng.uniform(-1, 1, (20000, INPUTS))
+    beyond = beyond[truth.rows[0, :-1] @ beyond.T + truth.rows[0, -1] < -0.5]
+    assert np.mean(closed.on(beyond)[:, -1]) < np.mean(best.joined(state.point).on(beyond)[:, -1])
+
+
 def test_what_is_linear_is_told_by_one_region() -> None:
     rng = np.random.default_rng(2)
     truth = draw_sum(rng).take(np.arange(2))

@@ -9,6 +9,7 @@ constraints than they have unknowns.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from unweave.methods.relu.deep.view import LayerView
 
 MOST_NEW = 6
 """New entries that one kink may add."""
+MOST_THREES, SPARE, MOST_FOUND = 2000, 2, 12
+"""Sets of three kinks that are tried, equations that they have to spare, and how many such rows are looked at."""
 FAR_OFF, MOST_FITS = 1e4, 8
 """Errors by which an equation of a row may be off; else fits that heed it less."""
 
@@ -107,6 +110,31 @@ def grow_open(view: LayerView, seed: int, free: np.ndarray, max_directions: int 
         return None
     row, seen, taken = fit
     return attach(view, Candidate(row, seen, np.array(sorted({seed} | taken))), free)
+
+
+def grow_from_three(view: LayerView, mine: np.ndarray, rng: np.random.Generator) -> list[Candidate]:
+    """Rows that three of the kinks tell together with equations to spare, where none of them leaves few open."""
+    kinks = np.flatnonzero(mine & np.isfinite(view.noise))
+    threes = np.array(list(combinations(kinks, 3)), dtype=int).reshape(-1, 3)
+    threes = threes[rng.permutation(len(threes))[:MOST_THREES]]
+    if not len(threes):
+        return []
+    seen = np.any(view.mask[threes], axis=1)
+    enough = np.sum(view.num_constraints[threes], axis=1) >= seen.sum(axis=1) - 1 + SPARE
+    threes, seen = threes[enough], seen[enough]
+    system = (
+        view.constraints[threes].reshape(len(threes), 3 * view.constraints.shape[1], seen.shape[1])
+        * seen[:, None]
+    )
+    # entries that are not seen take no part: each is held at zero
+    held = np.eye(seen.shape[1])[None] * ~seen[:, None]
+    _, s, vt = np.linalg.svd(np.concatenate([system, held], axis=1), full_matrices=False)
+    fits = s[:, -1] <= (1e-7 + 30 * view.noise[threes].max(axis=1)) * s[:, 0]
+    fits &= s[:, -2] > np.maximum(1e-4, 100 * s[:, -1])
+    found = []
+    for number in np.flatnonzero(fits)[np.argsort(s[fits, -1], kind="stable")][:MOST_FOUND]:
+        found.append(attach(view, Candidate(vt[number, -1], seen[number], np.sort(threes[number])), mine))
+    return found
 
 
 def settle(view: LayerView, basis: np.ndarray, seen: np.ndarray, free: np.ndarray) -> Candidate | None:

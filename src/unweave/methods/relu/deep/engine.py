@@ -10,35 +10,33 @@ One long file: every stage reads and changes the same layers and pool.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unweave.core import clock
-from unweave.methods.relu.deep.borders import Opened, ask_borders
 from unweave.methods.relu.deep.candidates import Candidate
 from unweave.methods.relu.deep.corners import Corners
-from unweave.methods.relu.deep.entries import ask_entries
 from unweave.methods.relu.deep.extremes import (
     border_lines,
-    extreme_points,
     near_lines,
-    novel_points,
     random_lines,
 )
-from unweave.methods.relu.deep.finish import drop_spare_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.layer import Missing, Stuck, cross_weak_units, find_layer, weak_units
 from unweave.methods.relu.deep.pool import Pool
-from unweave.methods.relu.deep.repair import carry_over, find_rare_unit, put_in_last, put_in_place
-from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.repair import carry_over
 from unweave.methods.relu.deep.sharpen import sharpen_layers
-from unweave.methods.relu.deep.steady import settle_steady
-from unweave.methods.relu.deep.top import Top, count_wrong, fit_top
+from unweave.methods.relu.deep.top import fit_top
 from unweave.methods.relu.deep.view import LayerView
-
-MAX_REPAIRS = 4
-"""Units that contradictions may add to inner layers, one after the other."""
+from unweave.methods.relu.deep.whole import (
+    MAX_REPAIRS,
+    Recovered,
+    ask_below,
+    finish,
+    flat_entries,
+    num_wrong,
+    put_in_places,
+)
 
 OPEN = 0.03
 """Share of the kinks on lines drawn at random that a whole network may leave."""
@@ -49,21 +47,8 @@ MOST_TRIED = 3
 MOST_LACKED = 2
 """Times that what a layer of so many units lacks is looked for before one is built on it as it is."""
 
-MOST_FRESH = 1500
-"""Points that are asked where units may hide, at once."""
-
 MAX_FAILURES = 8
 """Layers that do not close, all together, before the rest is left open."""
-
-
-@dataclass(frozen=True)
-class Recovered:
-    """Known layers, the output layer where the last of them is the last hidden one, and what is open."""
-
-    known: Known
-    top: Top | None
-    open_entries: tuple[tuple[int, int, int], ...] = ()
-    """(layer, unit, feature) of weights that no answer shows; layers count from 1."""
 
 
 def recover(
@@ -73,7 +58,6 @@ def recover(
     max_layers: int = 8,
     max_steps: int = 24,
     max_seconds: float = 120.0,
-    suspects: np.ndarray | None = None,
     keep: list[Recovered] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Recovered:
@@ -129,10 +113,10 @@ def recover(
                 for number in range(known.depth):  # of layers that were put in order since nothing was met
                     below, units = fine.first(number), met.get(_key(known.first(number)), (known, []))[1]
                     met[_key(below)] = below, units
-                fine, top = _ask_below(pool, fine, top, opened, say)
+                fine, top = ask_below(pool, fine, top, opened, say)
                 bare = known = fine
-                known, top, opened[known.depth] = _finish(pool, known, top, suspects, found.open_entries, say)
-                known, top = _ask_below(pool, known, top, opened, say)
+                known, top, opened[known.depth] = finish(pool, known, top, found.open_entries, say)
+                known, top = ask_below(pool, known, top, opened, say)
             if not top.is_output:
                 if known.depth == max_layers:
                     break
@@ -141,30 +125,17 @@ def recover(
             if num_again and before == 0 < top.wrong.sum():
                 return best  # the borders of its weak units are not to be had
             if best.top is None or top.wrong.sum() <= before:
-                best = Recovered(known, top, _flat_entries(opened, known.depth))
+                best = Recovered(known, top, flat_entries(opened, known.depth))
                 if keep is not None:
                     keep.append(best)
-            rare = None
-            while num_repairs < MAX_REPAIRS:
-                rare = find_rare_unit(pool, known, top, borders)
-                if rare is None:
-                    break
-                say(f"*** layer {rare[0] + 1} lacks a unit")
-                placed = _place(pool, known, top, *rare, opened, say)
-                if placed is None:
-                    break
-                num_repairs += 1
-                known, top = placed
-                say(f"  put in its place: wrong {top.share_wrong:.5f}")
-                known = replace(known, open_entries=tuple(opened.get(l + 1, ()) for l in range(known.depth)))
-                known, top, opened[known.depth] = _finish(
-                    pool, known, top, suspects, opened[known.depth], say
-                )
-                known, top = _ask_below(pool, known, top, opened, say)
-                best = Recovered(known, top, _flat_entries(opened, known.depth))
-                bare, rare = known, None
+            repaired = put_in_places(pool, known, top, opened, borders, MAX_REPAIRS - num_repairs, say)
+            num_repairs, rare = num_repairs + len(repaired.steps), repaired.rare
+            if repaired.steps:
+                known, top = repaired.steps[-1].known, repaired.top
+                best = repaired.steps[-1]
+                bare = known
                 if keep is not None:
-                    keep.append(best)
+                    keep.extend(repaired.steps)
             if rare is not None and rare[0] < known.depth - 1 and top.share_wrong > 0:
                 below, unit = rare
                 num_repairs += 1
@@ -172,12 +143,12 @@ def recover(
                 known = known.first(below)
                 met[_key(known)] = known, [*met[_key(known)][1], unit]
                 continue
-            if top.wrong.any():  # nothing below is seen to be missing
-                known, top, opened[known.depth] = _finish(
-                    pool, known, top, None, opened[known.depth], say, lenient=True
+            if top.share_wrong > 0:  # nothing below is seen to be missing
+                known, top, opened[known.depth] = finish(
+                    pool, known, top, opened[known.depth], say, lenient=True
                 )
                 if top.wrong.sum() <= num_wrong(pool, best):
-                    best = Recovered(known, top, _flat_entries(opened, known.depth))
+                    best = Recovered(known, top, flat_entries(opened, known.depth))
                     if keep is not None:
                         keep.append(best)
             if (
@@ -224,7 +195,7 @@ def recover(
             elif isinstance(stuck, Stuck):  # nothing is confirmed or followed twice
                 met[_key(known)] = known, stuck.kept
         if best.top is None and known.depth > best.known.depth:
-            best = Recovered(known, None, _flat_entries(opened, known.depth))
+            best = Recovered(known, None, flat_entries(opened, known.depth))
             if keep is not None:
                 keep.append(best)
         num_failures += 1
@@ -240,61 +211,6 @@ def recover(
             known = known.first(min(known.depth, depth - 1))
             failures[depth] = 1
     return best
-
-
-def num_wrong(pool: Pool, found: Recovered) -> int:
-    """How many of all answers that there are now a network contradicts."""
-    assert found.top is not None
-    return count_wrong(pool, found.known, found.top.coefficients)
-
-
-def _ask_below(
-    pool: Pool, known: Known, top: Top, opened: Opened, say: Callable[[str], None]
-) -> tuple[Known, Top]:
-    """The layers below the last with open entries that the borders of their features tell, now that there is a top.
-
-    ``opened`` loses these.
-    """
-    inner = {layer: opened[layer] for layer in range(2, known.depth) if opened.get(layer)}
-    if not inner or not top.is_output or any(known.leaks):
-        return known, top
-    other, left = ask_borders(pool, known, top, inner)
-    before, after = sum(map(len, inner.values())), sum(map(len, left.values()))
-    if after == before:
-        return known, top
-    fit = fit_top(pool, other, start=top.coefficients)
-    say(f"  below: {after} of {before} entries are open still, wrong {fit.share_wrong:.5f}")
-    if not fit.is_output or fit.wrong.sum() > count_wrong(pool, known, top.coefficients):
-        return known, top
-    opened.update(left)
-    return replace(other, open_entries=tuple(opened.get(l + 1, ()) for l in range(other.depth))), fit
-
-
-def _place(
-    pool: Pool,
-    known: Known,
-    top: Top,
-    below: int,
-    unit: Candidate,
-    opened: Opened,
-    say: Callable[[str], None],
-) -> tuple[Known, Top] | None:
-    """The network with a unit more on top of so many layers, where that explains answers.
-
-    ``opened`` learns what is open.
-    """
-    if below == known.depth - 1:
-        wider = put_in_last(pool, known, top, unit, opened.get(known.depth, ()))
-        if wider is not None:
-            opened[known.depth] = wider[2]
-        return None if wider is None else wider[:2]
-    better = put_in_place(pool, known, top, below, unit, say)
-    if better is None:
-        return None
-    known, top, more = better
-    for layer, entries in more.items():
-        opened[layer] = (*opened.get(layer, ()), *entries)
-    return known, top
 
 
 def layer_that_lacks(pool: Pool, view: LayerView) -> int:
@@ -320,10 +236,6 @@ def _key(known: Known) -> tuple[int, ...]:
     return tuple(id(w) for w in known.weights)
 
 
-def _flat_entries(opened: dict, depth: int) -> tuple[tuple[int, int, int], ...]:
-    return tuple((layer, u, i) for layer in range(1, depth + 1) for u, i in opened.get(layer, ()))
-
-
 def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
     """Short lines beside kinks that nothing explains, across their zero sets, and from there to others.
 
@@ -340,40 +252,3 @@ def _look_near(pool: Pool, view: LayerView, num: int = 6) -> None:
         more = border_lines(pool.inquiry.meter.domain, view.x, view.foreign, pool.rng, num - num // 2)
         lines = lines.join(more)
     pool.add_lines(lines, view.known, random=False)
-
-
-def _finish(
-    pool: Pool,
-    known: Known,
-    top: Top,
-    suspects: np.ndarray | None,
-    open_entries: tuple[tuple[int, int], ...],
-    say,
-    max_rounds: int = 3,
-    lenient: bool = False,
-) -> tuple[Known, Top, tuple[tuple[int, int], ...]]:
-    """Fresh points where units may hide, and what they show to be missing; the entries that are open then."""
-    domain, rng = pool.inquiry.meter.domain, pool.rng
-    for _ in range(max_rounds):
-        num_fresh = int(np.clip(sum(w.size for w in known.weights), 100, MOST_FRESH))
-        fresh = [novel_points(domain, num_fresh, known, pool.inquiry.meter.transcript()[0], rng)]
-        fresh += [
-            extreme_points(known.first(l), 2 * known.first(l).width, domain, rng)
-            for l in range(1, known.depth)
-        ]
-        if suspects is not None:
-            fresh.append(suspects)
-        pool.inquiry.meter.ask(np.concatenate(fresh))
-        before = known.width
-        known, top, open_entries = add_missing_units(
-            pool, known, fit_top(pool, known), open_entries, lenient=lenient
-        )
-        say(f"  finish: {known.width} units, wrong {top.share_wrong:.5f}")
-        if top.wrong.any():
-            break
-        if known.width == before:
-            break
-    if not top.wrong.any():
-        known, top, open_entries = drop_spare_units(pool, known, top, open_entries)
-        known, top, open_entries = settle_steady(pool, *ask_entries(pool, known, top, open_entries))
-    return known, top, open_entries

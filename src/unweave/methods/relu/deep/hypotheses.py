@@ -23,7 +23,7 @@ FEWEST = 2
 MOST_BESIDE, FEWEST_BESIDE, MOST_CORNERS = 9, 4, 60
 """Units all of whose sides are tried beside one that is missing; corners for that, at least and at most."""
 AHEAD = 3
-"""Equations to spare, and by which such a choice has to be ahead of every other."""
+"""Equations to spare, and by which such a choice has to be ahead of every other; where two are missing its square."""
 NUM_TURNS = 8
 """Times that equations are weighed anew: at some corners another unit is missing."""
 SAME = 1e-7
@@ -103,11 +103,14 @@ class Missing:
     """Those at which it shows."""
 
 
-def choose_with_missing(corners: list[Corner], rows: np.ndarray, seen: np.ndarray) -> Missing | None:
+def choose_with_missing(
+    corners: list[Corner], rows: np.ndarray, seen: np.ndarray, num_missing: int = 1
+) -> Missing | None:
     """Sides of all units where one more is on at most corners, and that one; None where corners do not tell.
 
     Off the rows that a choice makes active, all that a corner shows is one direction: what is at right angles to both
-    is at right angles to the row that is missing. The right choice is the one for which most such equations agree.
+    is at right angles to the row that is missing. The right choice is the one for which most such equations agree. As
+    many as there are outputs may be missing.
     """
     num, n = len(rows), rows.shape[1] - 1
     told = [corner for corner in corners if _is_told(corner, seen)]
@@ -120,11 +123,11 @@ def choose_with_missing(corners: list[Corner], rows: np.ndarray, seen: np.ndarra
     counts = np.zeros((len(choices), len(told)))
     on = np.array([choices * (rows[:, :-1] @ c.features + rows[:, -1]) > 0 for c in told])
     for number, corner in enumerate(told):
-        across, counts[:, number], _ = _equations(corner, rows, seen, on[number])
+        across, counts[:, number], _ = _equations(corner, rows, seen, on[number], num_missing)
         grams[:, number] = across.transpose(0, 2, 1) @ across
     common = np.all(on, axis=0).sum(axis=1)
     weight = np.where(counts > 0, 1.0, 0.0)
-    kept = np.arange(n) <= common[:, None]
+    kept = np.arange(n) < common[:, None] + num_missing
     for _ in range(NUM_TURNS):
         _, space = np.linalg.eigh(np.einsum("hc,hcij->hij", weight, grams))
         space = space * kept[:, None]
@@ -132,19 +135,19 @@ def choose_with_missing(corners: list[Corner], rows: np.ndarray, seen: np.ndarra
         weight = np.where(counts > 0, 1 / np.maximum(miss, SAME), 0.0)
     agree = (counts > 0) & (miss < 100 * SAME)
     against = (counts > 0) & ~agree | (counts < 0)
-    score = np.sum(agree * counts, axis=1) - (n - 1 - common) - 2 * against.sum(axis=1)
+    score = np.sum(agree * counts, axis=1) - (n - num_missing - common) - 2 * against.sum(axis=1)
     order = np.argsort(-score, kind="stable")
-    best = int(order[0])
+    best, ahead = int(order[0]), AHEAD**num_missing
     if (
-        score[best] < AHEAD
-        or score[best] - score[order[1]] < AHEAD
+        score[best] < ahead
+        or score[best] - score[order[1]] < ahead
         or agree[best].sum() < 3 * against[best].sum()
     ):
         return None
     mine = np.flatnonzero(agree[best])
-    system, noise, free = [], 0.0, int(common[best]) + 1
+    system, noise, free = [], 0.0, int(common[best]) + num_missing
     for number in mine:
-        across, _, error = _equations(told[number], rows, seen, on[number][best : best + 1])
+        across, _, error = _equations(told[number], rows, seen, on[number][best : best + 1], num_missing)
         system.append(across[0])
         noise = max(noise, float(error[0]))
     system = np.vstack(system)
@@ -157,17 +160,17 @@ def choose_with_missing(corners: list[Corner], rows: np.ndarray, seen: np.ndarra
     if always.shape[1]:
         q = np.linalg.qr(always)[0]
         u, _, _ = np.linalg.svd(basis - q @ (q.T @ basis))
-        basis = np.hstack([u[:, :1], always])
+        basis = np.hstack([u[:, :num_missing], always])
     return Missing(choices[best], basis, error, [told[number] for number in mine])
 
 
 def _equations(
-    corner: Corner, rows: np.ndarray, seen: np.ndarray, on: np.ndarray
+    corner: Corner, rows: np.ndarray, seen: np.ndarray, on: np.ndarray, num_missing: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """For patterns (m, units) what (m, directions, features) the missing row is at right angles to.
+    """For patterns (m, units) what (m, directions, features) the missing rows are at right angles to.
 
-    And how many equations these are, with their errors; 0: none, -1: the corner shows more than one direction besides
-    the active rows.
+    And how many equations these are, with their errors; 0: none, -1: the corner shows more directions besides the
+    active rows.
     """
     frame, weight = corner.basis.T, corner.errors.min() / corner.errors
     frame = frame * weight[:, None]
@@ -181,16 +184,21 @@ def _equations(
     u = u * (s > 1e-5 * np.maximum(s[:, :1], 1e-300))[:, None, :]
     left = target - u @ (u.transpose(0, 2, 1) @ target)
     own, size, _ = np.linalg.svd(left, full_matrices=False)
-    shows = size[:, 0] > 1e4 * noise
+    k = num_missing - 1
+    shows = size[:, k] > 1e4 * noise
     several = (
-        shows & (size[:, 1] > np.maximum(1e-6 * size[:, 0], 100 * noise))
-        if size.shape[1] > 1
+        shows & (size[:, k + 1] > np.maximum(1e-6 * size[:, k], 100 * noise))
+        if size.shape[1] > k + 1
         else ~shows & False
     )
-    free = np.eye(len(target)) - u @ u.transpose(0, 2, 1) - own[:, :, :1] @ own[:, :, :1].transpose(0, 2, 1)
+    free = (
+        np.eye(len(target))
+        - u @ u.transpose(0, 2, 1)
+        - own[:, :, : k + 1] @ own[:, :, : k + 1].transpose(0, 2, 1)
+    )
     count = np.round(np.trace(free, axis1=1, axis2=2))
     across = free @ frame
     count = np.where(several, -1.0, np.where(shows, count, 0.0))
     across = np.where((count > 0)[:, None, None], across, 0.0)
-    error = noise / np.maximum(size[:, 0], 1e-300) + 1e-14
+    error = noise / np.maximum(size[:, k], 1e-300) + 1e-14
     return across[number.ravel()], count[number.ravel()], error[number.ravel()]

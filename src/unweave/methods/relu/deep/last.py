@@ -116,7 +116,8 @@ def _with_weights(
         np.linalg.lstsq(steady[:, :-1][:, told].T, left[told], rcond=1e-9)[0] if len(steady) else beta[:0]
     )
     # of units in the order of the rows: what the answers gain for a feature from its weight
-    parts = np.einsum("up,uk->upk", rho * sides[:, None] + states, beta) * sides[:, None, None]
+    shares = np.where(states != 0, rho * sides[:, None] + states, 0.0)
+    parts = np.einsum("up,uk->upk", shares, beta) * sides[:, None, None]
     parts = np.concatenate([parts, np.repeat(outputs[:, None], len(told), axis=1)])
     seen = np.vstack([last.seen[:num, :-1], np.repeat(told[None], len(steady), axis=0)])
     least = np.zeros(seen.shape)

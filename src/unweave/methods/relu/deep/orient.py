@@ -157,7 +157,9 @@ def _settle_beside(
 ) -> tuple[Layer | None, list[Candidate]]:
     """The layer, or its units, with one that is on at most corners besides the known ones."""
     rows, seen = rows_of(units)
-    beside = choose_with_missing(corners.asked, rows, seen)
+    beside, num = choose_with_missing(corners.asked, rows, seen), 1
+    if beside is None and view.pool.inquiry.output_size > 1:
+        beside, num = choose_with_missing(corners.asked, rows, seen, 2), 2
     if beside is None:
         return None, units
     shown = Shown(beside.basis, np.ones(len(beside.basis), dtype=bool), beside.corners, beside.error, False)
@@ -175,7 +177,7 @@ def _settle_beside(
     if found is not None:
         units = [*units, firm_units(view, [found])[0]]
         return _settle_open(view, corners, units, say, attempt), units
-    if not attempt or shown.weights is None:
+    if not attempt or shown.basis.shape[1] > num:
         return None, units
     more = always_on(view, shown)
     rows = np.vstack([rows * beside.signs[:, None], more])

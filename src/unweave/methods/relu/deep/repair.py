@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from unweave.methods.relu.deep.borders import Opened, ask_borders
-from unweave.methods.relu.deep.candidates import Candidate, grow, grow_open
+from unweave.methods.relu.deep.candidates import Candidate, grow, grow_from_three, grow_open
 from unweave.methods.relu.deep.confirm import confirm
 from unweave.methods.relu.deep.extremes import border_lines
 from unweave.methods.relu.deep.finish import close_unseen
@@ -44,8 +44,9 @@ ALIKE = 1e-6
 """Outputs a unit of the last layer would have at two contradictions are the same within this."""
 MOST_OUTPUTS = 300
 """Contradictions whose outputs are compared with all others."""
-SHOWS = 0.9
-"""Share of the places at which lines should meet its zero set that have to show it."""
+SHOWS, MAY_SHOW = 0.9, 0.7
+"""Share of the places at which lines should meet its zero set that have to show it; and where another unit is missing
+below, which moves it. It is kept only if it explains contradictions."""
 
 
 def find_rare_unit(
@@ -58,7 +59,7 @@ def find_rare_unit(
     if top.wrong.sum() < (1 if top.share_wrong else FEW) or top.wrong.all():
         return None
     met = set() if met is None else met
-    for _ in range(MAX_BATCHES):
+    for _ in range(MAX_BATCHES if top.share_wrong else 1):
         met.update(_borders(pool, known, top, num).tolist())
         numbers = np.intersect1d(np.array(sorted(met), dtype=int), LayerView(pool, known).open)
         found = _unit_behind(pool, known, numbers) if len(numbers) >= ENOUGH else None
@@ -70,17 +71,28 @@ def find_rare_unit(
 def _unit_behind(pool: Pool, known: Known, numbers: np.ndarray) -> tuple[int, Candidate] | None:
     """How many layers are below the one in whose features most of these borders are one row, and that unit."""
     pool.measure(numbers, Known(pool.input_size))
+    for shows in (SHOWS, MAY_SHOW):
+        found = _layer_behind(pool, known, numbers, shows)
+        if found is not None:
+            return found[0], _oriented(pool, known.first(found[0]), found[1], numbers)
+    return None
+
+
+def _layer_behind(
+    pool: Pool, known: Known, numbers: np.ndarray, shows: float
+) -> tuple[int, Candidate] | None:
+    """The same, the unit not oriented."""
     best: tuple[int, Candidate] | None = None
     is_sure = False
     for depth in range(known.depth):
-        found = _shared_row(pool, known, depth, numbers)
+        found = _shared_row(pool, known, depth, numbers, shows)
         if found is None or (best is not None and len(found.members) < len(best[1].members) + is_sure):
             continue
         goes_on = _goes_on(pool, known, depth, found) if depth < known.depth - 1 else True
         if goes_on is False:
             continue
         best, is_sure = (depth, replace(found, shown=True)), goes_on is True
-    return None if best is None else (best[0], _oriented(pool, known.first(best[0]), best[1], numbers))
+    return best
 
 
 def put_in_place(
@@ -231,8 +243,11 @@ def _borders(pool: Pool, known: Known, top: Top, num: int) -> np.ndarray:
     return np.array(found, dtype=int)
 
 
-def _shared_row(pool: Pool, known: Known, depth: int, numbers: np.ndarray) -> Candidate | None:
-    """A row in the features of the first ``depth`` layers on which most of these kinks lie, none that is known."""
+def _shared_row(pool: Pool, known: Known, depth: int, numbers: np.ndarray, shows: float) -> Candidate | None:
+    """A row in the features of the first ``depth`` layers on which most of these kinks lie, none that is known.
+
+    ``shows``: share of the places at which lines should meet its zero set that have to show it.
+    """
     below = known.first(depth)
     view = LayerView(pool, below)
     view.load()
@@ -242,18 +257,17 @@ def _shared_row(pool: Pool, known: Known, depth: int, numbers: np.ndarray) -> Ca
     rows = np.hstack([known.weights[depth], known.biases[depth][:, None]])
     old = [Candidate(row, np.ones(len(row), dtype=bool), np.zeros(0, dtype=int)) for row in rows]
     best = None
-    for seed in np.flatnonzero(mine):
-        found = (
-            grow(view, int(seed), mine)
-            if np.isfinite(view.row_error[seed])
-            else grow_open(view, int(seed), mine)
-        )
+    grown = [
+        grow(view, int(seed), mine) if np.isfinite(view.row_error[seed]) else grow_open(view, int(seed), mine)
+        for seed in np.flatnonzero(mine)
+    ]
+    for found in [*grown, *grow_from_three(view, mine, pool.rng)]:
         if found is None or len(found.members) < FEWEST or any(agree(found, one) for one in old):
             continue
         found = judge(view, found, mine) or found
         # a facet of a deeper unit is a row here too, but does not go on where units of this layer switch
         _, _, hit = predict(view, found.row, found.seen)
-        if hit.sum() < FEWEST or hit.mean() < SHOWS:
+        if hit.sum() < FEWEST or hit.mean() < shows:
             continue
         found = replace(found, hits=int(hit.sum()), predicted=len(hit))
         if best is None or (len(found.members), found.hits) > (len(best.members), best.hits):

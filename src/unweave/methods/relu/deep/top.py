@@ -42,11 +42,13 @@ class Top:
     x: np.ndarray
     share_wrong: float
     """Share of fair answers that contradict: most are asked for where something is wrong."""
+    share_sure: float = 0.0
+    """The same among those at which no weight that is open decides whether a unit is on."""
 
     @property
     def is_output(self) -> bool:
         """Whether it explains most answers: the layer below it is the last hidden one."""
-        return self.median_miss < LAST and self.share_wrong <= MOST_WRONG
+        return self.median_miss < LAST and self.share_sure <= MOST_WRONG
 
 
 def transcript(pool: Pool) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
@@ -96,11 +98,14 @@ def fit_top(pool: Pool, known: Features, num_steps: int = 12, start: np.ndarray 
     miss = _misses(x, y, last, solution)
     middle = float(np.median(miss)) / size
     limit = _limit(middle) * size
-    share = float(np.mean(miss > limit))
+    share = sure = float(np.mean(miss > limit))
     if middle < LAST and share > 0:
         fair, answers = fair_answers(pool)
-        share = float(np.mean(_misses(fair, answers, known.features(fair), solution) > limit))
-    return Top(solution, middle, miss > limit, x, share)
+        wrong = _misses(fair, answers, known.features(fair), solution) > limit
+        share = sure = float(np.mean(wrong))
+        if isinstance(known, Known) and any(known.open_entries):
+            sure = float(np.sum(wrong & ~known.is_unsure(fair))) / max(int(np.sum(~known.is_unsure(fair))), 1)
+    return Top(solution, middle, miss > limit, x, share, sure)
 
 
 def count_wrong(pool: Pool, known: Features, coefficients: np.ndarray) -> int:

@@ -76,14 +76,21 @@ def complete(trace: Trace, features, tracks: list[Track], offline: np.ndarray) -
     dark = is_dark(trace, more)
     near = np.argmin(np.linalg.norm(offline[dark][:, None] - x[None], axis=2), axis=1)
     weights = np.append(np.ones(len(x)), np.full(len(near), GUESSED))
-    return keep_signs(trace, np.vstack([points, more[dark]]), np.append(signs, signs[near]), weights)
+    return keep_signs(
+        trace.row, trace.null, np.vstack([points, more[dark]]), np.append(signs, signs[near]), weights
+    )
 
 
 def keep_signs(
-    trace: Trace, points: np.ndarray, signs: np.ndarray, weights: np.ndarray, room: float = 0.3
+    row: np.ndarray,
+    null: np.ndarray,
+    points: np.ndarray,
+    signs: np.ndarray,
+    weights: np.ndarray,
+    room: float = 0.3,
 ) -> np.ndarray:
     """``row + null a`` whose values at the points have these signs, with some room, as far as may be."""
-    value, turn = signs * (points @ trace.row), signs[:, None] * (points @ trace.null)
+    value, turn = signs * (points @ row), signs[:, None] * (points @ null)
     size = np.linalg.norm(turn, axis=1)
     least = room * size * float(np.median(np.abs(value))) / (float(np.median(size)) + 1e-300)
     n, q = turn.shape
@@ -97,5 +104,5 @@ def keep_signs(
         b_ub=(value - least) / unit,
     )
     if found.x is None:
-        return trace.row
-    return trace.row + trace.null @ ((found.x[:q] - found.x[q : 2 * q]) * unit / scale)
+        return row
+    return row + null @ ((found.x[:q] - found.x[q : 2 * q]) * unit / scale)

@@ -16,7 +16,7 @@ from unweave.methods.relu.deep.candidates import Candidate, supporters
 from unweave.methods.relu.deep.confirm import zero_set
 from unweave.methods.relu.deep.follow import begin, follow
 from unweave.methods.relu.deep.lift import SPARE, Lifted, are_enough, tell_sides
-from unweave.methods.relu.deep.membership import explained
+from unweave.methods.relu.deep.membership import explained, predict
 from unweave.methods.relu.deep.orient import Layer
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.units import judge
@@ -28,6 +28,10 @@ BATCHES, MOST_BATCHES = 4, 20
 equations for them: in a deep network most kinks are of units that are lost."""
 MOST_TRIED = 2
 """Times that an entry is looked for in vain."""
+FEWEST_PLACES, SAME = 3, 1e-8
+"""Lines on which places of kinks have to agree on a weight, and how closely."""
+SHOWS = 0.9
+"""Share of the places at which lines should meet the zero set with that weight that have to show it."""
 PLACES = 40
 """Places of a zero set from which it is followed to open entries."""
 
@@ -121,7 +125,7 @@ def complete_units(
 
     ``failed``: how often entries were asked for in vain.
     """
-    units = list(units)
+    units = [fill_from_places(view, unit) for unit in units]
     open_entries = [int((~unit.seen).sum()) for unit in units]
     # those with least to ask first: others may turn out to be the same units
     order = np.argsort(open_entries, kind="stable")
@@ -129,6 +133,43 @@ def complete_units(
     for part in (order[: (len(order) + 1) // 2], order[(len(order) + 1) // 2 :]):
         _complete(view, units, [i for i in part if not _is_another(view, units, i)], failed, say)
     return [unit for i, unit in enumerate(units) if unit.whole or not _is_another(view, units, i)]
+
+
+def fill_from_places(view: LayerView, unit: Candidate) -> Candidate:
+    """The unit with weights that places of open kinks agree on, where one feature alone is on whose weight is not seen.
+
+    Each place gives the weight with which its kink would be the unit's; those of other units scatter. Nothing is asked.
+    """
+    pool = view.pool
+    while not unit.whole and unit.seen[-1]:
+        h = view.known.features(pool.x[view.open])
+        row, dark = np.where(unit.seen, unit.row, 0.0), view.known.active(h) & ~unit.seen[:-1]
+        size = np.linalg.norm(h, axis=1) + 1
+        best: tuple[int, int, float] | None = None
+        for feature in np.flatnonzero(~unit.seen[:-1]):
+            at = np.flatnonzero(dark[:, feature] & (dark.sum(axis=1) == 1) & (h[:, feature] > 1e-4 * size))
+            if len(at) < FEWEST_PLACES:
+                continue
+            values = -(h[at] @ row[:-1] + row[-1]) / h[at, feature]
+            allowed = SAME * size[at] / h[at, feature]
+            order = np.argsort(values)
+            values, allowed, lines = values[order], allowed[order], pool.line[view.open[at[order]]]
+            end = np.searchsorted(values, values + allowed, side="right")
+            counts = [len(np.unique(lines[a:b])) for a, b in enumerate(end)]
+            most = int(np.argmax(counts))
+            if counts[most] >= FEWEST_PLACES and (best is None or counts[most] > best[0]):
+                best = counts[most], int(feature), float(np.median(values[most : end[most]]))
+        if best is None:
+            break
+        row[best[1]] = best[2]
+        seen = unit.seen.copy()
+        seen[best[1]] = True
+        wider = replace(unit, row=row / np.linalg.norm(row), seen=seen)
+        _, _, hit = predict(view, wider.row, wider.seen)
+        if hit.sum() < unit.hits + FEWEST_PLACES or hit.mean() < SHOWS:
+            break
+        unit = replace(wider, hits=int(hit.sum()), predicted=len(hit))
+    return unit
 
 
 def _is_another(view: LayerView, units: list[Candidate], number: int) -> bool:

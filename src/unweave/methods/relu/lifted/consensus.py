@@ -256,7 +256,8 @@ def _begin(
 def _solve(x, bends, target, bars, chosen) -> tuple[np.ndarray, np.ndarray]:
     """Weights of (x, bends) by least squares on most of the chosen answers, and their covariance."""
     rows, design = np.flatnonzero(chosen), np.hstack([x[chosen], bends[chosen]]) / bars[chosen, None]
-    lengths = np.linalg.norm(design, axis=0) + 1e-300
+    lengths = np.linalg.norm(design, axis=0)
+    lengths = np.where(lengths > 0, lengths, 1.0)
     design, right = design / lengths, (target[rows].T / bars[rows]).T
     weights, inverse, kept = np.zeros(0), np.zeros((0, 0)), np.ones(len(rows), dtype=bool)
     for _ in range(PASSES):

@@ -260,13 +260,16 @@ class Fitted(Compared):
             return traces, point
         return traces.join(as_traces(point, count, traces.planes, self._answers()[0])), point
 
-    def _look_closer(self, point: RidgeSum) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """All answers, where few are wrong with more of them from beside these: as many as tell a unit there."""
+    def _look_closer(self, point: RidgeSum, least: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All answers, where few are wrong with more of them from beside these: as many as tell a unit there.
+
+        ``least``: how often is asked at least.
+        """
         enough = CLOSER * (len(point.rows) + len(self.box[0]) + 1)
-        for _ in range(CLOSER):
+        for turn in range(CLOSER):
             x, y, bars = self._answers()
             wrong = np.flatnonzero(np.max(np.abs(point(x) - y), axis=1) / bars > BEYOND)
-            if not 0 < len(wrong) < enough:
+            if not len(wrong) or (turn >= least and len(wrong) >= enough):
                 break
             self.ask_around(point, x[wrong])
         return self._answers()

@@ -26,6 +26,7 @@ from unweave.methods.relu.lifted.missing import add_unit
 from unweave.methods.relu.lifted.regions import telling_places
 from unweave.methods.relu.lifted.repair import on_rarely
 from unweave.methods.relu.lifted.ridge_sum import RidgeSum
+from unweave.methods.relu.lifted.unsure import least_certain
 
 EXACT = 1e-12
 """Damping of steps where the sum is right to the last few digits."""
@@ -33,9 +34,16 @@ HARDLY = 0.01
 """Share of the domain on which a unit is on that may have been told in part only, or as parts."""
 RARE, RARELY = 0.05, 2000
 """Share of the domain on which a unit is on, or off, that few answers come from, and points that show it."""
-PATIENCE, HALVED, NEARLY = 3, 0.5, 0.1
+FOR_EACH = 3
+"""Answers on either side of a unit, for each of its weights, that a fit of everything sees."""
+MOST_UNSURE, SURE = 400, 0.5
+"""Points asked at a time where the sum is not certain, and the standard error in error bars up to which it is."""
+MORE = 2
+"""How often is asked around wrong answers in each turn, at least."""
+PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
 """Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
-everything may leave for all that is known to be moved; and the one that repairs may leave for it to be tried."""
+everything may leave for all that is known to be moved; and the share of wrong answers from which on a turn must halve
+it."""
 
 
 @dataclass
@@ -45,25 +53,28 @@ class Mended(Fitted):
     def mend(self, max_turns: int = 12) -> None:
         """Where few answers are wrong: fit the whole sum; what that leaves wrong is asked around and set right."""
         assert self.point is not None
-        point, seen, idle = self.point, self.telling, 0
+        point, seen, idle, fits, typical = self.point, self.telling, 0, True, np.inf
         for turn in range(max_turns):
-            x, y, bars = self._look_closer(point) if turn else self._answers()
-            size, before = len(point.flat()), self._amiss(point, x, y, bars)
-            if turn and before[0] > 0:
-                point = min(
-                    (self._repaired(p) for p in (point, self._without_rare(point))),
-                    key=lambda p: (self._amiss(p, x, y, bars)[0], len(p.gamma)),
-                )
-            count = int(max(ROWS * size, ROUND / size**2) / y.shape[1]) if turn == 0 else 0
+            x, y, bars = self._look_closer(point, MORE) if turn else self._answers()
+            before = self._amiss(point, x, y, bars)
             # what was wrong once is fitted ever after
-            seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, count))
-            after = self._amiss(point, x, y, bars)
-            if turn == 0 or idle or 0 < after[0] < NEARLY * before[0]:
+            seen = np.union1d(seen, self._wrong_and_right(point, x, y, bars, 0))
+            seen = np.union1d(seen, self._all_sides(point, x, y.shape[1])) if turn == 0 else seen
+            after = before
+            if fits:
                 fitted = fit_freely(point, x[seen], y[seen], bars[seen])
                 whole = self._amiss(fitted, x, y, bars)
                 # what is missing pulls at all that is known
-                if whole[2] < after[2] and whole[0] <= HALVED * after[0]:
-                    point, after = fitted, whole
+                fewer, closer = (whole[i] <= HALVED * after[i] for i in (0, 1))
+                fits = whole[2] < after[2] and (fewer or (closer and whole[0] <= after[0]))
+                point, after = (fitted, whole) if fits else (point, after)
+                typical = min(typical, after[1])
+            if turn and after[0] > 0:
+                offers = [self._repaired(p) for p in (point, self._without_rare(point))]
+                left = [(self._amiss(p, x, y, bars)[0], len(p.gamma)) for p in offers]
+                point = offers[left.index(min(left))]
+                after = self._amiss(point, x, y, bars)
+                fits = fits or after[0] * len(x) < FEWEST or after[1] > typical / HALVED
             if idle and after[0] > HALVED * before[0]:
                 rows = self._wrong_and_right(point, x, y, bars, int(MOST_HELD / y.shape[1] ** 0.5))
                 grown, left = add_unit(point, x[rows], y[rows], bars[rows], self.rng)
@@ -77,8 +88,21 @@ class Mended(Fitted):
             idle = idle + 1 if turn and after[0] > BETTER * before[0] else 0
             if not after[0] or idle >= PATIENCE or clock.now() > self.deadline:
                 break
+            if turn and after[0] > max(NEARLY, HALVED * before[0]):  # only more lines help
+                break
         self.point = point
         self._recompose()
+
+    def _all_sides(self, point: RidgeSum, x: np.ndarray, num_outputs: int) -> np.ndarray:
+        """Rows for a fit of everything: every unit is on, and off, in more of them than it has weights, if possible."""
+        size, own = len(point.flat()), FOR_EACH * (point.gamma.shape[1] + point.beta.shape[1])
+        order = self.rng.permutation(len(x))
+        rows, rest = np.split(order, [int(max(ROWS * size, ROUND / size**2) / num_outputs)])
+        on, more = point.on(x), [rows]
+        for sides in (on, ~on):
+            lacking = own - sides[rows].sum(axis=0)
+            more += [rest[sides[rest, j]][: lacking[j]] for j in np.flatnonzero(lacking > 0)]
+        return np.unique(np.concatenate(more))
 
     def _without_rare(self, point: RidgeSum) -> RidgeSum:
         """Without the units that are hardly ever on: answers from around them tell them anew, all parts together."""
@@ -108,14 +132,16 @@ class Mended(Fitted):
 
     def _fit_worst(self, point: RidgeSum, x, y, bars, max_turns: int = 4) -> RidgeSum | None:
         """The sum fitted to some of the answers and to those that it misses, until it misses none; None if it does."""
-        count = int(max(ROWS * len(point.flat()), ROUND / len(point.flat()) ** 2) / y.shape[1])
-        rows = np.union1d(self.telling, self.rng.permutation(len(x))[:count])
+        rows = np.union1d(self.telling, self._all_sides(point, x, y.shape[1]))
+        first = 1.0
         for turn in range(max_turns + 1):
             misses = np.max(np.abs(point(x) - y), axis=1) / bars
-            if np.max(misses) <= BEYOND:
+            wrong = float(np.mean(misses > BEYOND))
+            if not wrong:
                 return point
-            if turn == max_turns or (turn and np.median(misses) > BEYOND):
+            if turn == max_turns or (turn and wrong > HALVED * first):
                 break
+            first = wrong
             rows = np.union1d(rows, np.argsort(-misses)[: max(len(rows) // 4, FEWEST)])
             point = fit_freely(point, x[rows], y[rows], bars[rows])
         return None
@@ -144,21 +170,36 @@ class Mended(Fitted):
         self.network = self.assembly.network
         self.wrong = float(np.mean(self._misses(self.network, x, y, bars) > BEYOND))
 
-    def ask_rare(self, max_turns: int = 3) -> None:
-        """Ask where units are on that hardly ever are, or off that hardly ever are: each weight of theirs must show."""
+    def ask_unsure(self, max_turns: int = 4) -> None:
+        """Ask where the sum is least certain, in the regions where units are hardly ever on or off among others."""
         for _ in range(max_turns):
             assert self.point is not None
-            places = self.rare_places()
-            if not len(places) or clock.now() > self.deadline:
+            point, (x, y, bars) = self.point, self._answers()
+            count = int(max(ROWS * len(point.flat()), ROUND / len(point.flat()) ** 2) / y.shape[1])
+            rows = np.union1d(self.telling, self.rng.permutation(len(x))[:count])
+            even = self.domain.edge(RARELY // 2, len(self.box[0]), self.rng)
+            pool = np.concatenate(
+                [self.rare_places(), self.domain.sample(RARELY // 2, len(self.box[0]), self.rng), even]
+            )
+            chosen, worst = least_certain(
+                point,
+                x[rows],
+                bars[rows],
+                pool,
+                self.inquiry.bars(pool, point(pool)),
+                MOST_UNSURE,
+                enough=SURE,
+            )
+            self.say(f"  {len(chosen)} of {len(pool)} points are not certain, {worst:.1e} error bars at most")
+            if not len(chosen) or clock.now() > self.deadline:
                 return
-            with self.inquiry.meter.stage("rare units"):
-                self.inquiry.meter.ask(places)
+            with self.inquiry.meter.stage("informative points"):
+                self.inquiry.meter.ask(pool[chosen])
             x, y, bars = self._answers()
-            self.telling = np.union1d(self.telling, np.arange(len(x) - len(places), len(x)))
-            wrong = self._amiss(self.point, x, y, bars)[0]
-            self.say(f"  {len(places)} points where units are rarely on: wrong {wrong:.5f}")
+            self.telling = np.union1d(self.telling, np.arange(len(x) - len(chosen), len(x)))
+            wrong = self._amiss(point, x, y, bars)[0]
             self.mend()
-            if wrong == 0 or self.wrong > 0:
+            if self.wrong > 0 or wrong == 0:
                 return
 
     def rare_places(self) -> np.ndarray:

@@ -37,6 +37,8 @@ class ReluLifted:
     def suits(self, traits: Traits) -> str | None:
         # leaks in two layers are found by this method alone
         mine = traits.single or np.isfinite(traits.reach) or traits.activation.startswith("leaky")
+        if traits.input_size == 2 and traits.exact and np.isfinite(traits.reach):
+            return None  # a map of all cells costs less: relu-layers draws it first, and comes back to this method
         return traits.why_kinked() if mine and traits.candidates(self.serves) else None
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
@@ -52,7 +54,7 @@ class ReluLifted:
                 max_seconds=problem.within(self.max_seconds),
                 suspects=problem.suspects,
                 precision=problem.precision,
-                earlier=problem.earlier,
+                earlier=problem.kept,
             )
         return describe(search)
 
@@ -104,7 +106,7 @@ def describe(search: Search) -> Finding:
         details={"num_planes": len(search.planes), "num_units": search.num_units},
         in_domain=search.is_bounded,
         error_bars=search.error_bars,
-        state=search if search.can_go_on else None,
+        kept=search if search.can_go_on else None,
     )
 
 

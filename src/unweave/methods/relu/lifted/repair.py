@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from unweave.core import clock
 from unweave.methods.relu.lifted.assemble import robust_solve
@@ -42,6 +42,8 @@ FEWER = 1000
 RARE, MOST_RARE = 0.02, 8
 """Share of the answers at which a unit is on that may be right in a part of its region only, and how many are looked
 at for that."""
+EACH = 6
+"""Residuals for each parameter that a fit of everything takes."""
 FOR_EACH = 3
 """Answers that a grown unit must explain for each of its weights."""
 MOST_TURNS, IDLE = 60, 3
@@ -230,6 +232,10 @@ def _best_change(state: Left, rng: np.random.Generator, *, fits: bool) -> tuple[
             fit_some(state.point, doubtful, x, y, bars, typical=typical, max_steps=6),
             f"units {doubtful} fitted",
         )
+        if best.wrong.sum() > MUCH * before and state.y[rows].size >= EACH * len(state.point.flat()):
+            fitted = fit_freely(best.point, x, y, bars, max_steps=6)
+            if state.of(fitted).wrong.sum() <= MUCH * before:  # what is missing pulls at all that is known
+                offer(fitted, "everything fitted")
     return best, what
 
 
@@ -245,7 +251,7 @@ def _starts(state: Left, wrong: np.ndarray, rng: np.random.Generator) -> np.ndar
 def _apart(x: np.ndarray, others: np.ndarray) -> np.ndarray:
     """How far each of the points (x, 1) is from the next of the others, in spreads of these."""
     scale = np.std(others[:, :-1], axis=0) + 1e-300
-    return cKDTree(others[:, :-1] / scale).query(x[:, :-1] / scale)[0]
+    return KDTree(others[:, :-1] / scale).query(x[:, :-1] / scale)[0]
 
 
 def _anew(state: Left, unit: int, rng: np.random.Generator) -> list[RidgeSum]:

@@ -9,6 +9,7 @@ import numpy as np
 from unweave.core import clock
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS
+from unweave.methods.relu.lifted.mend import NEARLY
 from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
@@ -105,7 +106,7 @@ def _settle(search: Search, say) -> bool:
         if fresh == 0 and search.wrong == 0:
             if search.is_composed:
                 if search.inquiry.coarse and not lean:
-                    search.ask_rare()
+                    search.ask_unsure()
                     if search.wrong > 0:
                         continue
                     fuller = search.point
@@ -136,7 +137,7 @@ def _settle(search: Search, say) -> bool:
                 search.point, fuller, lean = fuller, None, False
                 search.mend()
             idle = idle + 1 if search.wrong > GAINING * before else 0
-            if search.wrong > max(GAINING * before, CORNERS) or (search.wrong > 0 and idle >= IDLE):
+            if search.wrong > max(GAINING * before, NEARLY) or (search.wrong > 0 and idle >= IDLE):
                 return False
             continue
         if search.inquiry.coarse:

@@ -152,7 +152,7 @@ class Search(Mended):
                 break
         return information
 
-    def ask_telling(self, max_rounds: int = 6) -> None:
+    def ask_telling(self, max_rounds: int = 3) -> None:
         """In a bounded domain: ask where what it shows of the parameters is not known yet."""
         before = np.inf
         for _ in range(max_rounds):

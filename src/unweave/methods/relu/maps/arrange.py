@@ -17,12 +17,13 @@ import numpy as np
 from unweave.core import clock
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.lift import Lifted, tell_sides
-from unweave.methods.relu.deep.tell import try_sides
 from unweave.methods.relu.deep.trace import Trace
 from unweave.methods.relu.deep.tracks import Track, complete, is_dark, keep_signs
 from unweave.methods.relu.deep.unite import unite_traces
 from unweave.methods.relu.maps.count import count_sides, sample_cells
-from unweave.methods.relu.maps.sheet import Sheet, draw_sheet
+from unweave.methods.relu.maps.planar import Map
+from unweave.methods.relu.maps.sheet import Sheet, begin_map, bends_twice, draw_sheet
+from unweave.methods.relu.maps.told import follow_chain, see_signs, tell
 from unweave.probes.inquiry import SAFETY, Inquiry
 from unweave.probes.lines import draw_lines
 
@@ -68,8 +69,18 @@ class Arrangement:
     suspects: np.ndarray | None = None
     """Points (n, d) near which a network found before was wrong: something small is there."""
     sheets: list[Sheet] = field(default_factory=list)
+    begun: Map | None = None
+    """The next map, as far as it is drawn."""
     features: Known | Lifted = field(init=False)
     traces: list[list[Trace]] = field(default_factory=list)
+    bases: list[np.ndarray] | None = None
+    """Where the sides of all layers are told: for every unit of the last of them the rows (p, ways) it may have."""
+    zero_sets: list[list[np.ndarray]] = field(default_factory=list)
+    """On every map the chains of each unit of the last generation."""
+    unsided: Lifted | None = None
+    """What the features were before these sides were told."""
+    carry: bool = False
+    """Whether a first layer whose sides are not told gets any, with units that pass on all of the input."""
     generous: bool = False
     """Whether chains that nothing is seen to bend at are taken for units of the next layer, and of the last one too."""
 
@@ -83,8 +94,12 @@ class Arrangement:
         for _ in range(1 if self.inquiry.input_size == 2 else PLANES):
             self.add_plane()
 
-    def add_plane(self) -> bool:
-        """One more plane with its map."""
+    def looks_deep(self) -> bool:
+        """Whether a part of the map shows units of a third layer, or is all of it."""
+        self.begun = self._begin_map()
+        return self.begun is not None and bends_twice(self.begun) is not False
+
+    def _begin_map(self) -> Map | None:
         d = self.inquiry.input_size
         if d == 2:
             origin, basis, places = (self.low + self.high) / 2, np.eye(2), self.suspects
@@ -92,7 +107,12 @@ class Arrangement:
             middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
             origin = middle + 0.5 * half * self.rng.uniform(-1, 1, size=d)
             basis, places = np.linalg.qr((self.rng.standard_normal((2, d)) * half).T)[0].T, None
-        sheet = draw_sheet(self.inquiry, origin, basis, self.low, self.high, self.deadline, self.rng, places)
+        return begin_map(self.inquiry, origin, basis, self.low, self.high, self.deadline, self.rng, places)
+
+    def add_plane(self) -> bool:
+        """One more plane with its map."""
+        chart, self.begun = self.begun or self._begin_map(), None
+        sheet = None if chart is None else draw_sheet(chart)
         if sheet is None:
             return False
         self.sheets.append(sheet)
@@ -102,9 +122,20 @@ class Arrangement:
         )
         return True
 
+    def look_again(self, wrong: np.ndarray) -> bool:
+        """Cells at points (n, 2) that lie in none that is known; whether there are."""
+        chart = self.sheets[0].chart
+        if chart.closed or not chart.cover((wrong - chart.plane.origin) @ chart.plane.basis.T):
+            return False
+        sheet = draw_sheet(chart)
+        assert sheet is not None
+        self.sheets[0] = sheet
+        return True
+
     def restart(self) -> None:
         """Forget the units, not the maps."""
         self.features, self.traces = Known(self.inquiry.input_size), []
+        self.bases = self.unsided = None
         for sheet in self.sheets:
             sheet.known[:] = False
 
@@ -112,15 +143,10 @@ class Arrangement:
         """Generation after generation, each once more over the one below where it tells the sides of that."""
         while len(self.traces) < max_layers and clock.now() < self.deadline:
             found = self._find_units()
+            if self._orient(found):
+                found = self._find_units()
             if not found:
                 break
-            if isinstance(self.features, Lifted) and isinstance(self.features.known, Known):
-                told = tell_sides(self.features, found) or try_sides(self.features, found, self.say)
-                if told is not None:
-                    rows = told.signs[:, None] * self.features.rows
-                    self.features = self.features.known.extended(rows, told.leak)
-                    self.say(f"sides of generation {len(self.traces)} told, leak {told.leak:.3g}")
-                    found = self._find_units()
             others = (
                 unite_traces(self._candidates(sure=True, below=False))
                 if self.generous and self.traces
@@ -132,6 +158,58 @@ class Arrangement:
             )
             if all(sheet.known.all() for sheet in self.sheets):
                 break
+
+    def _orient(self, found: list[Trace]) -> bool:
+        """The last generation with its sides, if the layers below have theirs and units above tell them."""
+        self.bases = None
+        if not isinstance(self.features, Lifted) or not isinstance(self.features.known, Known):
+            return False
+        below, rows, last = self.features.known, self.features.rows, self.traces[-1]
+        bases = [
+            np.linalg.qr(np.column_stack([row, trace.null]))[0] for row, trace in zip(rows, last, strict=True)
+        ]
+        told = tell_sides(self.features, found) if found else None
+        if told is not None:
+            signs, leak, passed = told.signs, told.leak, np.zeros((0, rows.shape[1]))
+        else:
+            chains = []
+            for sheet, zero_sets in zip(self.sheets, self.zero_sets, strict=True):
+                h = np.hstack([below.features(sheet.middles), np.ones((len(sheet.middles), 1))])
+                clear = np.array([~is_dark(trace, h) for trace in last]).T
+                signs = see_signs(sheet, h @ rows.T, clear, zero_sets)
+                roots = sheet.chains.roots
+                chains += [
+                    follow_chain(sheet, np.flatnonzero(roots == root), below, signs, self.scale)
+                    for root in self._next(sheet)
+                ]
+            other = tell(chains, bases)
+            if other is None and (below.depth or not self.carry):
+                return False
+            # all that is linear in the inputs can be passed on: then every choice of sides is right
+            every = np.ones(len(rows)), np.eye(*rows[:2].shape)
+            (signs, passed), leak = every if other is None else other, 0.0
+        self.say(
+            f"sides of generation {len(self.traces)} told, leak {leak:.3g}, {len(passed)} rows passed on"
+        )
+        if len(passed):
+            values = np.concatenate([below.features(sheet.ends) for sheet in self.sheets]) @ passed[:, :-1].T
+            passed[:, -1] = 1.0 + 0.5 * np.ptp(values, axis=0) - values.min(axis=0)
+        self.unsided = self.features
+        self.features = below.extended(np.vstack([signs[:, None] * rows, passed]), leak)
+        self.bases = [*bases, *(row[:, None] for row in passed)]
+        return True
+
+    def forget_sides(self) -> None:
+        """The last generation without its sides again, where nothing stands above it yet."""
+        if isinstance(self.features, Known) and self.unsided is not None:
+            self.features, self.bases = self.unsided, None
+
+    @staticmethod
+    def _next(sheet: Sheet) -> list[int]:
+        """Chains that are not known and bend, at known units only."""
+        roots, bends = sheet.chains.roots, sheet.chains.bends
+        barred = {int(roots[edge]) for edge, _, at in bends if at >= 0 and not sheet.known[at]}
+        return sorted({int(roots[edge]) for edge, _, _ in bends if not sheet.known[edge]} - barred)
 
     def _find_units(self) -> list[Trace]:
         """Units over the features from chains, whole ones first; none where all that is left can be the last layer."""
@@ -296,7 +374,11 @@ class Arrangement:
             points.append(h[dark])
             signs.append(np.sign(np.sum(agree)) * side[dark])
         points, signs = np.concatenate(points), np.concatenate(signs)
-        return keep_signs(trace, points, signs, np.ones(len(points)), room=0.0) if len(points) else trace.row
+        return (
+            keep_signs(trace.row, trace.null, points, signs, np.ones(len(points)), room=0.0)
+            if len(points)
+            else trace.row
+        )
 
     def _add(self, found: list[Trace], others: list[Trace]) -> None:
         """One more generation; edges on its zero sets are known, but for ``others``, and loose ones linked."""
@@ -310,6 +392,10 @@ class Arrangement:
             rows.append(complete(trace, self.features, tracks, offline) if row is None else row)
         rows = np.array(rows)
         rows /= np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+        self.zero_sets = [
+            [np.unique(sheet.chains.roots[self._on(trace, sheet)]) for trace in [*found, *others]]
+            for sheet in self.sheets
+        ]
         for sheet in self.sheets:
             for trace in found:
                 on, roots = self._on(trace, sheet), sheet.chains.roots

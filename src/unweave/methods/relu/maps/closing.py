@@ -73,21 +73,32 @@ def _board(
     usable: np.ndarray,
 ) -> Board:
     """The pieces of the map with the chains that are left, all of them of one layer."""
-    roots, cells, edges = sheet.chains.roots, sheet.chart.cells, sheet.edges
     y, values, owner = sample_cells(sheet.chart, usable)
-    outputs, on = [], []
+    outputs, corners = outputs_of(sheet, left)
+    on = [_below(features, x) for x in corners]
+    low = _below(features, sheet.chart.plane.lift(y))
+    nulls = [trace.null for trace in found.traces[-1]]
+    return Board(low, values, sides[owner], outputs, on, features.rows, nulls, found.deadline)
+
+
+def _below(features: Lifted, x: np.ndarray) -> np.ndarray:
+    """What the units of the last generation are rows of, with a one."""
+    return np.hstack([features.known.features(x), np.ones((len(x), 1))])
+
+
+def outputs_of(sheet: Sheet, left: np.ndarray, sharp: float = np.inf) -> tuple[np.ndarray, list[np.ndarray]]:
+    """How the answers turn across each of the chains (n, k), of length one, and the corners (m, d) of each.
+
+    ``sharp``: the error up to which an edge counts, unless it is the best of its chain.
+    """
+    roots, cells, edges = sheet.chains.roots, sheet.chart.cells, sheet.edges
+    outputs, corners = [], []
     for root in left:
         mine = np.flatnonzero(roots == root)
         edge = mine[np.argmax(edges.lengths[mine])]
         one, two = (cells[edges.pieces[name]] for name in edges.sides[edge])
         turn = (one.gradient - two.gradient) @ edges.normal[edge]
         outputs.append(turn / np.linalg.norm(turn))
-        on.append(_below(features, sheet.ends[edges.ends[mine].ravel()]))
-    low = _below(features, sheet.chart.plane.lift(y))
-    nulls = [trace.null for trace in found.traces[-1]]
-    return Board(low, values, sides[owner], np.array(outputs), on, features.rows, nulls, found.deadline)
-
-
-def _below(features: Lifted, x: np.ndarray) -> np.ndarray:
-    """What the units of the last generation are rows of, with a one."""
-    return np.hstack([features.known.features(x), np.ones((len(x), 1))])
+        mine = mine[edges.error[mine] <= max(sharp, float(edges.error[mine].min()))]
+        corners.append(sheet.ends[edges.ends[mine].ravel()])
+    return np.array(outputs), corners

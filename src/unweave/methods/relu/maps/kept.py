@@ -41,7 +41,7 @@ def keep_sides(board: Board, groups: list[list[int]], fit: Fit) -> tuple[np.ndar
     step = np.zeros(null.shape[1])
     for _ in range(PROGRAMS):
         if np.any(values + turns @ step < -1e-9 * size):
-            step = _keep(values, turns, size)
+            step = keep(values, turns, size)
         if others is None or clock.now() > board.deadline:
             break
         more, change = others(solution), others(null)
@@ -71,7 +71,7 @@ def signed_values(board: Board, groups: list[list[int]], fit: Fit, low, sides, s
     return values
 
 
-def _keep(value: np.ndarray, turn: np.ndarray, size: float) -> np.ndarray:
+def keep(value: np.ndarray, turn: np.ndarray, size: float) -> np.ndarray:
     """The step ``a`` of least sum of what is negative of ``value + turn a``."""
     scale, step = np.max(np.abs(turn), axis=0, initial=0.0), np.zeros(turn.shape[1])
     use = scale > IDLE * np.max(scale, initial=0.0)

@@ -59,6 +59,8 @@ class Map:
     plane: Plane
     deadline: float
     rng: np.random.Generator
+    starts: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
+    """Where it is begun."""
     most: int = 4000
     cells: list[Cell] = field(default_factory=list)
     lost: list[np.ndarray] = field(default_factory=list)
@@ -66,8 +68,9 @@ class Map:
     closed: bool = False
     """Whether nothing more may be asked."""
 
-    def explore(self, starts: np.ndarray) -> None:
-        """Every cell that is connected with those at the starts."""
+    def explore(self) -> None:
+        """Every cell that is connected with those at the starts, or the next ones."""
+        starts, self.starts = self.starts, self.starts[:0]
         for y in starts:
             if self.find(y) is None:
                 room = 0.02 * self.plane.extent
@@ -95,7 +98,7 @@ class Map:
 
     def _complete_all(self, first: int) -> None:
         done = first
-        while done < len(self.cells) and len(self.cells) < self.most and clock.now() < self.deadline:
+        while done < min(len(self.cells), self.most) and clock.now() < self.deadline:
             if not self.cells[done].whole:
                 self._complete(done)
             done += 1

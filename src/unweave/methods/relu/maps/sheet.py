@@ -16,6 +16,10 @@ PLACE = 1e-7
 """A point closer than this to the end of the plane, relative to its extent, lies on it."""
 STARTS = 6
 """Points in a plane from which it is explored."""
+GLANCES = 60, 120, 180
+"""Cells on which it is looked for zero sets that bend at others that bend, one number after the other."""
+NEXT = 1e-3
+"""How far beside an edge its cell is looked for, relative to its length."""
 MENDS, AROUND = 2, 8
 """How often places around corners that do not close are looked at, and how many of them."""
 
@@ -32,21 +36,57 @@ class Sheet:
     middles: np.ndarray
     known: np.ndarray
     """Which edges lie on the zero set of a unit that is known."""
+    beside: np.ndarray
+    """The number of a cell beside every edge, or -1."""
     normals: dict[int, tuple[np.ndarray, float]] = field(default_factory=dict)
 
 
-def draw_sheet(
+def begin_map(
     inquiry: Inquiry, origin, basis, low, high, deadline: float, rng, places: np.ndarray | None = None
-) -> Sheet | None:
-    """The map of one plane, explored from ``places`` (n, d) on it first, where small cells are overlooked later."""
+) -> Map | None:
+    """A map of one plane, to be explored from ``places`` (n, d) on it first, where small cells are overlooked later."""
     plane = Plane(inquiry, origin, basis, low, high)
     if len(plane.frame) < 3:
         return None
-    chart = Map(plane, deadline, rng)
     shares = rng.dirichlet(np.ones(len(plane.frame)), size=STARTS)
     first = np.zeros((0, 2)) if places is None else (places - plane.origin) @ plane.basis.T
+    return Map(plane, deadline, rng, starts=np.concatenate([first, shares @ plane.frame]))
+
+
+def bends_twice(chart: Map) -> bool | None:
+    """Whether zero sets on the first cells of a map bend at others that bend: units of a third layer.
+
+    None where these cells are the whole map.
+    """
+    whole = chart.most
     try:
-        chart.explore(np.concatenate([first, shares @ plane.frame]))
+        for chart.most in GLANCES:
+            chart.explore()
+            if len(chart.cells) < chart.most:
+                return None
+            edges = find_edges(chart)
+            if not len(edges):
+                return False
+            chains = Chains(edges)
+            chains.link(_on_frame(chart.plane, edges.corners))
+            roots = chains.roots
+            bent = {int(roots[edge]) for edge, _, _ in chains.bends}
+            if any(at >= 0 and int(roots[at]) in bent for _, _, at in chains.bends):
+                return True
+    except BudgetSpent:
+        chart.closed = True
+        return None
+    finally:
+        chart.most = whole
+    return False
+
+
+def draw_sheet(chart: Map) -> Sheet | None:
+    """The map with everything that shows on it."""
+    plane = chart.plane
+    try:
+        if not chart.closed:
+            chart.explore()
     except BudgetSpent:  # the cells that are whole stay so
         chart.closed = True
     if not any(cell.whole for cell in chart.cells):
@@ -67,7 +107,18 @@ def draw_sheet(
         plane.lift(edges.corners),
         plane.lift(edges.middles),
         np.zeros(len(edges), dtype=bool),
+        _cells_beside(chart, edges),
     )
+
+
+def _cells_beside(chart: Map, edges: Edges) -> np.ndarray:
+    out = np.full(len(edges), -1)
+    for side in (1.0, -1.0):
+        for edge in np.flatnonzero(out < 0):
+            y = edges.middles[edge] + side * NEXT * edges.lengths[edge] * edges.normal[edge]
+            found = chart.find(y)
+            out[edge] = -1 if found is None else found
+    return out
 
 
 def _on_frame(plane: Plane, corners: np.ndarray) -> np.ndarray:

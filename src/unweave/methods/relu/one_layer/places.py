@@ -14,6 +14,8 @@ from unweave.probes.lines import Lines, draw_lines, line_through
 
 LOOSE = 0.15
 """Share of the coordinates in which a line from a corner does not lead to the opposite one."""
+TRIES, FREE = 4, (0.05, 0.15, 0.4, 0.8)
+"""Points drawn for each one that is asked around a corner, and the shares of their coordinates that lie anywhere."""
 CORNER = 0.02
 """How far inside a box its corners are asked, so that there is room for gradients."""
 
@@ -62,6 +64,25 @@ def telling_corners(box: Box, ridges: Ridges, count: int, d: int, rng: np.random
         x = np.where(push > 0, high, low)
     loose = rng.uniform(size=x.shape) < rng.choice([0.0, 0.1, 0.3], size=(count, 1))
     return np.where(loose, rng.uniform(low, high, size=x.shape), x)
+
+
+def farthest_reach(box: Box, row: np.ndarray, above: bool) -> float:
+    """How far a unit's argument gets from zero in a box, on one side."""
+    low, high = np.broadcast_to(box.low, len(row) - 1), np.broadcast_to(box.high, len(row) - 1)
+    sign = 1.0 if above else -1.0
+    return float(sign * row[-1] + np.sum(np.maximum(sign * row[:-1] * low, sign * row[:-1] * high)))
+
+
+def extreme_points(
+    box: Box, row: np.ndarray, above: bool, count: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Points on one side of a unit around the corner that lies farthest from its plane, up to ``count``."""
+    d = len(row) - 1
+    low, high = np.broadcast_to(box.low, d), np.broadcast_to(box.high, d)
+    corner = np.where((row[:-1] > 0) == above, high, low)
+    free = rng.uniform(size=(TRIES * count, d)) < rng.choice(FREE, size=(TRIES * count, 1))
+    x = np.where(free, rng.uniform(low, high, size=free.shape), corner)
+    return x[(x @ row[:-1] + row[-1] > 0) == above][:count]
 
 
 def rarer_sides(ridges: Ridges, x: np.ndarray) -> list[tuple[np.ndarray, bool]]:

@@ -116,7 +116,8 @@ def fit_ridges(
         gain = (cost - value) / max(cost, 1e-300)
         ridges, residual, cost, damping = trial.balanced(), fresh, value, max(damping / 10, 1e-13)
         system = _System(ridges, x, bars, residual)
-        if (gain < 1e-3 and steps > 2) or clock.now() > deadline:
+        settled = gain < 1e-3 and (steps > 2 or cost <= residual.size)
+        if settled or clock.now() > deadline:
             break
     freedom = float(np.sqrt(residual.size / max(residual.size - ridges.size, 1)))
     rms, median = float(np.sqrt(np.mean(residual**2))), float(np.median(np.abs(residual)))

@@ -27,7 +27,7 @@ TOO_ROUGH = (
     "float64 version of the model"
 )
 OPEN_SIDES = "the affine part of the answers does not tell on which side the units are active"
-MAX_SECONDS = 90.0
+MAX_SECONDS = 150.0
 OPEN = 0.01
 """A unit whose weights are known to no better than this, relative to its largest, is named as open."""
 NEARLY, WORSE = 0.2, 1.3

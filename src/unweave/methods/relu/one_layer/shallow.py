@@ -21,7 +21,14 @@ from unweave.evidence.meter import Meter
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.left import tell_unit
 from unweave.methods.relu.one_layer.expected import count_bends, same_unit, unpredicted
-from unweave.methods.relu.one_layer.places import draw_ways, rarer_sides, spread_points, telling_corners
+from unweave.methods.relu.one_layer.places import (
+    draw_ways,
+    extreme_points,
+    farthest_reach,
+    rarer_sides,
+    spread_points,
+    telling_corners,
+)
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
@@ -42,6 +49,8 @@ VAGUE, MOST_DROPPED, TOLD = 0.1, 3, 0.01
 """Relative error from which on a unit may be none, how often such are left out, and error up to which it is one."""
 MOST_REFITS, FEWER = 4, 0.5
 """How often answers that a fit misses are taken in, and the share of them that may be missed then."""
+GROSS = 1e3
+"""Error bars by which answers are missed where a unit is missing; those that a fit has not seen are missed by fewer."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
@@ -56,6 +65,8 @@ MANY, BENDING = 40, 0.87
 """How many crossings of planes speak, and the share at which lines bend that cross no facets of deeper units."""
 SIDED = 2
 """Answers, times inputs, in which every unit is to be on, and off."""
+MOST_SURER, SURE = 3, 2.0
+"""How often answers are asked for units whose standard error changes an answer by so many of its error bars."""
 AROUND = 4
 """Points, times inputs, that are asked around answers which no line explains."""
 POOREST = 0.3
@@ -158,6 +169,27 @@ class ShallowSearch:
             probes = self._probe(share=ENOUGH)
         self.share = 2 * ENOUGH
         self._fit(probes)
+        for _ in range(MOST_SURER):
+            with self.meter.stage("points"):
+                if not self._ask_surer() or clock.now() > self.deadline:
+                    break
+            self._fit(probes)
+
+    def _ask_surer(self) -> int:
+        """Ask where units reach farthest whose standard errors show there; how many units these are."""
+        assert self.ridges is not None
+        assert self.fitted is not None
+        domain, d = self.meter.domain, self.inquiry.input_size
+        if not isinstance(domain, Box):
+            return 0
+        x, _, bars = self.answers()
+        errors, count = self.fitted.unit_errors(), 0
+        for i, (row, fewer) in enumerate(rarer_sides(self.ridges, x)):
+            reach = farthest_reach(domain, row, fewer) * float(np.max(np.abs(self.ridges.columns[i])))
+            if errors[i] * reach > SURE * float(np.median(bars)):
+                count += 1
+                self.meter.ask(extreme_points(domain, row, fewer, d + 1, self.rng))
+        return count
 
     def _drop_vague(self) -> bool:
         """Leave out units that the answers hardly determine, to be found anew: two of them may stand for a third."""
@@ -330,8 +362,9 @@ class ShallowSearch:
         """
         assert self.ridges is not None
         for _ in range(MOST_REFITS):
-            wrong = np.flatnonzero(self._all_misses() > BEYOND)
-            if not len(wrong):
+            misses = self._all_misses()
+            wrong = np.flatnonzero(misses > BEYOND)
+            if not len(wrong) or np.median(misses[wrong]) > GROSS:  # that is a unit which is missing
                 return
             chosen = self.rng.permutation(wrong)[: len(x) // 3]
             more = [each[chosen] for each in self.answers()]

@@ -110,5 +110,7 @@ def keep_sides(
             if not len(wrong):
                 break
             held = np.union1d(held, wrong)
-            rows[j] = keep_signs(traces[j], extended[held], side[held], np.ones(len(held)), room=0.05)
+            rows[j] = keep_signs(
+                traces[j].row, traces[j].null, extended[held], side[held], np.ones(len(held)), room=0.05
+            )
     return rows

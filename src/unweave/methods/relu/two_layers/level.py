@@ -49,12 +49,11 @@ class Quiet(Columns):
     covariances: np.ndarray
 
 
-def find_quiet_planes(
+def find_quiet_plane(
     inquiry: Inquiry, normals: np.ndarray, offsets: np.ndarray, rng: np.random.Generator
 ) -> Quiet:
-    """Planes beside the known ones, weak or strong, that bend the answers where no known height changes."""
+    """A plane beside the known ones, weak or strong, that bends the answers where no known height changes; or none."""
     m, d = normals.shape
-    found = Quiet(np.zeros((0, d)), np.zeros(0), np.zeros((0, d + 1, d + 1)))
     level = np.linalg.qr(normals.T, mode="complete")[0][:, m:]
     tried = np.zeros((0, d))
     for _ in range(PLACES):
@@ -66,8 +65,8 @@ def find_quiet_planes(
             tried = np.vstack([tried, direction])
             plane = _meet(inquiry, direction, distance, rng)
             if plane is not None:
-                found = found.join(plane)
-    return found
+                return plane
+    return Quiet(np.zeros((0, d)), np.zeros(0), np.zeros((0, d + 1, d + 1)))
 
 
 def near_points(inquiry: Inquiry, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -112,7 +111,7 @@ def _meet(inquiry: Inquiry, direction: np.ndarray, distance: float, rng: np.rand
         misses = np.abs(rows @ solution - right)
         weight = 1 / np.sqrt(np.maximum(1.0, misses / (DEVIATIONS / 2)))
     near = misses <= DEVIATIONS
-    if np.mean(near) < HIT or near.sum() < d + LEAST / 2:
+    if np.mean(near) < HIT or np.sum(near) < d + LEAST / 2:
         return None
     normal = direction + basis @ solution[:-1]
     length = float(np.linalg.norm(normal))
