@@ -7,7 +7,8 @@ Far from the origin every first-layer unit is saturated except near its own hype
 1. along a large half circle each unit switches once: the number of steps is the width (``probes.far_circle``);
 2. small steps around each crossing read the unit's row (``first_layer``), whatever stands above;
 3. at far vertices the hidden vector is known exactly, so the network on top is an ordinary fit: affine for one
-   hidden layer, a shallow fit for two (``top``), students for more (``peel``);
+   hidden layer, a shallow fit for two (``top``), students for more (``peel``), which points near the origin show better
+   where vertices are few or steep (``inside``);
 4. with the top known, the answers around each crossing give rows and biases to rounding (``exact``); one antipodal
    query a unit removes the error that the radius puts on its bias. Coarse answers (float32) are blurred far out:
    there the last digits come from points near the origin (``near``).

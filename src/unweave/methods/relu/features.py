@@ -43,8 +43,8 @@ LOOKS, MOST_LOOKS = 12, 8
 """Lines along which no known height changes, and how often they are drawn: until they show no plane that is new."""
 EACH = 3.0
 """Answers a parameter from all over that are fitted; as many points as parameters, within bounds, are asked afresh."""
-FITTED = "points", "fresh points", "missing units"
-"""Stages whose answers are fitted; the others are looked through."""
+FITTED = "spread points", "fresh points", "missing units"
+"""Stages whose answers are fitted; the others, where all units are on among them, are looked through."""
 FRESH = 1500, 4000
 """The fewest and the most of these."""
 MOST_ROUNDS, CORNERS = 8, 0.1
@@ -154,7 +154,7 @@ class Settled:
 def settle(network: Network, inquiry: Inquiry, deadline: float, rng: np.random.Generator) -> Settled:
     """All weights fitted to answers from all over until fresh ones agree, units that are missing added."""
     meter, spread = inquiry.meter, int(EACH * network.num_parameters / network.output_size)
-    with meter.stage("points"):
+    with meter.stage("spread points"):
         meter.ask(spread_points(network, inquiry, spread, rng))
     now = Settled(network, inquiry, 1.0)
     for turn in range(MOST_ROUNDS):
