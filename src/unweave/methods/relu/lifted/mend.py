@@ -14,7 +14,6 @@ from unweave.core import clock
 from unweave.methods.relu.lifted.compare import BEYOND, ORDINARY
 from unweave.methods.relu.lifted.fitting import (
     BETTER,
-    CORNERS,
     FEWEST,
     LEAVING,
     MOST_HELD,
@@ -89,7 +88,7 @@ class Mended(Fitted):
             idle = idle + 1 if turn and after[0] > BETTER * before[0] else 0
             if not after[0] or idle >= PATIENCE or clock.now() > self.deadline:
                 break
-            if after[0] > (max(NEARLY, HALVED * before[0]) if turn else CORNERS):  # only more lines help
+            if turn and after[0] > max(NEARLY, HALVED * before[0]):  # only more lines help
                 break
         self.point = point
         self._recompose()

@@ -132,6 +132,8 @@ def _settle(search: Search, say) -> bool:
             return False  # only more lines help
         if search.is_composed:
             before = search.wrong
+            if search.is_far_off():
+                return False
             search.mend()
             if search.wrong > 0 and fuller is not None:  # a unit was left out that answers asked since need
                 search.point, fuller, lean = fuller, None, False

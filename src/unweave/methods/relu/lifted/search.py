@@ -80,6 +80,12 @@ class Search(Mended):
         x = self.inquiry.meter.snap(x)
         return float(np.mean(self._misses(self.network, x, y, self.inquiry.bars(x, y)) > BEYOND))
 
+    def is_far_off(self) -> bool:
+        """Whether more of all answers are wrong than units of corners would spoil."""
+        assert self.network is not None
+        self.wrong = float(np.mean(self._misses(self.network, *self._answers()) > BEYOND))
+        return self.wrong > CORNERS
+
     def add_left_over(self) -> None:
         """Where a domain has no end and few answers are wrong: units that are rarely on, told by these."""
         for _ in range(MOST_LEFT):
