@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import unweave
-from truth import random_network, remote_network
+from truth import random_network, relu_in_float32, remote_network
 from unweave.certificates.certificate import NUM_POINTS
 from unweave.certificates.queries import certify
 from unweave.core.domains import Ball, Box
@@ -61,7 +61,12 @@ def model_for(method: Method) -> unweave.Network:
         return unweave.Network([np.ones((1, 4))], [[0.5]], ["identity"])
     if method.name == "corners":
         return remote_network(0)
-    sizes = {"relu-layers": (4, 3, 2, 1), "ridge": (6, 1, 1), "hessian-span": (6, 5, 1)}
+    sizes = {
+        "relu-layers": (4, 3, 2, 1),
+        "relu-features": (24, 10, 6, 4),
+        "ridge": (6, 1, 1),
+        "hessian-span": (6, 5, 1),
+    }
     return random_network(sizes.get(method.name, (4, 3, 1)), activation, 1)
 
 
@@ -102,7 +107,9 @@ def test_two_methods_that_narrowly_fail_are_judged_on_points_of_their_own(spy, m
 @pytest.mark.parametrize("entry", entries(Evidence.QUERIES), ids=lambda entry: entry.name)
 def test_no_fit_of_a_method_sees_a_point_of_the_certificate(spy, entry):
     domain = Box(0.0, 1.0) if entry.name == "corners" else None
-    found = unweave.identify(model_for(entry.load()), method=entry.name, domain=domain)
+    model = model_for(entry.load())
+    asked = relu_in_float32(model) if entry.name == "relu-features" else model
+    found = unweave.identify(asked, input_size=model.input_size, method=entry.name, domain=domain)
     assert found.certificate is not None, found.verdict()
     assert spy.certified
     assert not spy.certified & spy.fitted

@@ -18,7 +18,7 @@ from unweave.core import clock
 from unweave.core.network import Network
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
-from unweave.methods.base import PIECEWISE_LINEAR, Finding, Problem, Serves, Traits
+from unweave.methods.base import Finding, Problem, Serves, Traits
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.compose import evaluation_error
 from unweave.methods.relu.lifted.draw import lines_through
@@ -69,7 +69,7 @@ class ReluFeatures:
     """``method="relu-features"``."""
 
     name: str = "relu-features"
-    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, PIECEWISE_LINEAR, queries=400_000)
+    serves: ClassVar[Serves] = Serves(Evidence.QUERIES, ("relu",), queries=400_000)
     num_lines: int = 8
     max_seconds: float = 150.0
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.deadline import held
 from unweave.methods.relu.deep.corners import Corner
 
 MOST_UNITS = 12
@@ -52,6 +53,8 @@ def choose_sides(
     told = [corner for corner in corners if _is_told(corner, seen)]
     score, against = np.zeros(len(choices)), np.zeros(len(choices))
     for corner in told[: max(MOST_SOLVED // len(choices), 1)]:
+        if held().passed:
+            return None
         z = rows[:, :-1] @ corner.features + rows[:, -1]
         verdict = _judge(corner, rows, seen, choices * z > 0)
         score += verdict
@@ -133,6 +136,8 @@ def choose_with_missing(
     weight = np.where(counts > 0, 1.0, 0.0)
     kept = np.arange(n) < common[:, None] + num_missing
     for _ in range(NUM_TURNS):
+        if held().passed:
+            return None
         _, space = np.linalg.eigh(np.einsum("hc,hcij->hij", weight, grams))
         space = space * kept[:, None]
         miss = np.sqrt(np.maximum(np.einsum("hin,hcij,hjn->hc", space, grams, space, optimize=True), 0.0))

@@ -13,6 +13,7 @@ from itertools import combinations, product
 import numpy as np
 
 from unweave.core import clock
+from unweave.core.deadline import held
 from unweave.core.network import Network
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.sharpen import name_activations
@@ -328,7 +329,8 @@ def _tell(
         left = float(np.linalg.norm(y - design @ solution))
         if left <= FITS * np.sqrt(len(pieces.x)):
             found.append((left, signs, solution[: n * p].reshape(n, p)))
-        if loose and len(found) >= MOST_WAYS:  # any sides fit, but for what they leave open
+        full = loose and len(found) >= MOST_WAYS  # any sides fit, but for what they leave open
+        if full or held().passed:
             break
     found.sort(key=lambda one: one[0] if not loose else 0.0)
     return [(signs, above) for _, signs, above in found[:MOST_WAYS]]
@@ -369,14 +371,14 @@ def _solve(
     size, open_by = float(np.median(np.abs(every[0]))) + 1e-300, np.linalg.norm(every[1], axis=1)
     shown = open_by > ZERO * open_by.max(initial=0.0)
     values, turns, open_by = every[0][shown], every[1][shown], open_by[shown]
-    held, step = np.linspace(0, len(values) - 1, min(HELD, len(values))).astype(int), np.zeros(null.shape[1])
+    taken, step = np.linspace(0, len(values) - 1, min(HELD, len(values))).astype(int), np.zeros(null.shape[1])
     for _ in range(PROGRAMS if len(values) else 0):
         wrong = np.flatnonzero(values + turns @ step < -ZERO * size)
         if not len(wrong):
             break
-        held = np.union1d(held, wrong[:: 1 + len(wrong) // HELD])
+        taken = np.union1d(taken, wrong[:: 1 + len(wrong) // HELD])
         room = ROOM * size * open_by / float(np.median(open_by))
-        step = keep((values - room)[held], turns[held], size)
+        step = keep((values - room)[taken], turns[taken], size)
     solution = solution + null @ step
     solution = solution * (np.std(pieces.y) + 1e-300)
     return solution[: n * p].reshape(n, p), solution[n * p :]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unweave.core.deadline import held
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.maps.count import count_sides
 from unweave.methods.relu.maps.sheet import Sheet
@@ -88,7 +89,11 @@ def tell(chains: list[Chain], bases: list[np.ndarray]) -> tuple[np.ndarray, np.n
     if not 0 < n <= MOST or not chains:
         return None
     tried = 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    left = [_left_over(chain, bases, tried) for chain in chains]
+    left = []
+    for chain in chains:
+        if held().passed:
+            return None
+        left.append(_left_over(chain, bases, tried))
     agree, clash = np.zeros(len(tried)), np.zeros(len(tried))
     for ways in left:
         for place, (_, step, count) in enumerate(ways):
@@ -99,7 +104,9 @@ def tell(chains: list[Chain], bases: list[np.ndarray]) -> tuple[np.ndarray, np.n
     ties = np.flatnonzero(agree - clash == agree[best] - clash[best])
     if len(ties) == 1 and agree[best] and clash[best] <= CLASHES * agree[best]:
         return tried[best], np.zeros((0, chains[0].features.shape[1]))
-    shared = [_share([ways[place][:2] for ways in left]) for place in range(len(tried))]
+    shared = [
+        None if held().passed else _share([ways[place][:2] for ways in left]) for place in range(len(tried))
+    ]
     counts = np.array([0 if one is None else one[1] for one in shared])
     best = int(np.argmax(counts))
     one = shared[best]
