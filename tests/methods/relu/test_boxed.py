@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import unweave
+from truth import random_network
 from unweave.core.domains import Box
 from unweave.core.network import Network
 from unweave.methods.relu.deep.compose import compose
@@ -127,3 +128,19 @@ def test_three_layers_of_eight_units_come_back_at_few_queries():
     x = box.sample(5000, 2, np.random.default_rng(7))
     np.testing.assert_allclose(found.network(x), network(x), atol=1e-9)
     assert found.ledger.total - found.ledger.by_stage["certificate"] < 40 * network.num_parameters
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_noisy_answers_of_smooth_units_end_with_a_reason(seed):
+    truth, rng = random_network((2, 5, 1), "softplus", seed), np.random.default_rng(seed)
+    found = unweave.identify(
+        lambda x: truth(x) + 4e-7 * rng.standard_normal((len(x), 1)),
+        input_size=2,
+        domain=Box(-2.0, 2.0),
+        method="relu-layers",
+        seed=seed,
+        surrogate=False,
+        time_limit=10,
+    )
+    assert not found.identified
+    assert "broke off" not in found.reason

@@ -46,9 +46,10 @@ TURNS = 30
 
 def close_sided(found: Arrangement) -> Network | None:
     """The network that all pieces of the map agree with; None where none does."""
-    known, sheet = found.features, found.sheets[0]
-    if not isinstance(known, Known) or not known.depth or found.bases is None:
+    known = found.features
+    if not isinstance(known, Known) or not known.depth or found.bases is None or not found.sheets:
         return None
+    sheet = found.sheets[0]
     left = last_chains(sheet)
     if not 0 < len(left) <= MOST_CHAINS:
         return None

@@ -200,8 +200,9 @@ class _System:
         )
         moment[:inner] -= self.half.T @ rest
         left = gram[:inner, :inner]
-        (square,) = scipy.linalg.get_blas_funcs(("syrk",), (left,))
-        left -= square(1.0, self.half, trans=1)
+        if inner:  # BLAS takes no empty matrices
+            (square,) = scipy.linalg.get_blas_funcs(("syrk",), (left,))
+            left -= square(1.0, self.half, trans=1)
         columns, (m, e) = self.ridges.columns, self.ridges.rows.shape
         left = left.reshape(m, e, m, e) * (columns @ columns.T)[:, None, :, None]
         left = left.reshape(inner, inner)
