@@ -7,16 +7,13 @@ memory stay those of the meter.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
 from unweave.core.domains import Domain
-from unweave.core.oracle import Oracle
-from unweave.evidence.ledger import Ledger
 from unweave.evidence.meter import Meter
+from unweave.evidence.view import View
 
 
 @dataclass(frozen=True)
@@ -46,36 +43,12 @@ class ScaledDomain:
         return self.domain.reach(input_size) / self.scale
 
 
-class FarView:
+class FarView(View):
     """What a ``Meter`` offers, with inputs and answers in units of ``scale``."""
 
-    meter: Meter
-    scale: float
-    input_size: int
-    output_size: int
-    dtype: str
-    is_squashed: bool
-
     def __init__(self, meter: Meter, scale: float):
-        self.meter, self.scale = meter, scale
+        self.meter, self.scale, self.input_size = meter, scale, meter.input_size
         self.domain: Domain = ScaledDomain(meter.domain, scale)
-        self.oracle: Oracle = meter.oracle
-        self.ledger: Ledger = meter.ledger
-        self.input_size, self.output_size = meter.input_size, meter.output_size
-        self.dtype, self.is_squashed = meter.dtype, meter.is_squashed
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        with self.meter.stage(name):
-            yield
-
-    @contextmanager
-    def allow(self, who: str, num_queries: int) -> Iterator[None]:
-        with self.meter.allow(who, num_queries):
-            yield
-
-    def check_time(self) -> None:
-        self.meter.check_time()
 
     def snap(self, x: np.ndarray) -> np.ndarray:
         return self.meter.snap(self.scale * x) / self.scale

@@ -127,6 +127,11 @@ class Meter:
         finally:
             self._squashing = kept
 
+    @property
+    def current_stage(self) -> str:
+        """What questions are charged to now."""
+        return self._stage
+
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Charge the questions asked inside to ``name``."""
