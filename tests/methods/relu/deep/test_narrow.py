@@ -10,7 +10,7 @@ import pytest
 from unweave.core.domains import Box
 from unweave.core.network import Network
 from unweave.methods.relu.deep.kinks import read_kinks
-from unweave.methods.relu.deep.narrow import write_narrow
+from unweave.methods.relu.deep.narrow import unite_parts, write_narrow
 
 BOX = Box(-1.0, 1.0)
 
@@ -109,3 +109,28 @@ def test_kinks_are_the_function():
     assert kinks is not None
     np.testing.assert_allclose(kinks.features @ kinks.outputs.T, network(x), atol=1e-12)
     np.testing.assert_allclose(kinks.features @ kinks.forms.T, kinks.z, atol=1e-12)
+
+
+def test_two_corners_that_one_unit_cuts_off_are_one_kink():
+    """relu(|x| + 0.3 y - 0.9), written as a plane for each of its two parts; a unit above bends at x = 0."""
+    w1 = np.array([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.3], [-1.0, 0.3], [0.0, 1.0]])
+    b1 = np.array([0.0, 0.0, -0.9, -0.9, 2.0])
+    w2 = np.array([[1.0, -0.5, 0.0, 0.0, 1.0], [0.0, 0.0, 1.0, 1.0, 1.0]])
+    network = Network([w1, w2, np.array([[1.0, 2.0]])], [b1, np.array([-2.1, 0.5]), np.zeros(1)],
+                      ["relu", "relu", "identity"])  # fmt: skip
+    x = BOX.sample(4000, 2, np.random.default_rng(3))
+    kinks = read_kinks(network, x)
+    assert kinks is not None
+    united = [one for one in unite_parts(kinks, 2) if len(one) < len(kinks)]
+    corner = np.maximum(np.abs(x[:, 0]) + 0.3 * x[:, 1] - 0.9, 0.0)
+    assert any(
+        np.min(
+            np.linalg.norm(
+                np.maximum(one.z, 0) / np.max(one.z, axis=0) - corner[:, None] / corner.max(), axis=0
+            )
+        )
+        < 1e-9
+        for one in united
+    )
+    for one in united:
+        np.testing.assert_allclose(one.features @ one.outputs.T, network(x), atol=1e-11)
