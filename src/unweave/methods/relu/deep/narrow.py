@@ -1,9 +1,10 @@
-"""A network that is right in a bounded domain, written with as few parameters as it takes there.
+"""A network that is right in a bounded domain, written as narrowly as it can be there.
 
 Many networks are the same function in a domain. A kink that nothing bends at may stand in a higher layer, and one that
 bends at nothing in a lower one; each may be on either side. What the units of a layer do not pass on of what is wanted
 above is carried by units that are always on, as many as the rank of that rest: so every choice of layers and sides has
-its widths, and the choice of least parameters is taken. All of it is arithmetic on the kinks (``kinks``): no question.
+its widths. Taken is one whose widest layer is narrowest, of these one of fewest parameters. All of it is arithmetic on
+the kinks (``kinks``): no question.
 """
 
 from __future__ import annotations
@@ -17,54 +18,22 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.domains import Domain
 from unweave.core.network import Network
+from unweave.methods.relu.deep.build import SAME, build, fit_row
 from unweave.methods.relu.deep.kinks import Kinks, read_kinks
-from unweave.methods.relu.deep.tracks import keep_signs
-from unweave.methods.relu.lifted.assemble import least_rank
+from unweave.methods.relu.deep.levels import RANK, Level, plan
 
 POINTS, TRIAL, TURNS = 4000, 30_000, 4
 """Points at which a network is written anew, more at which it is tried, and how often wrong ones are added."""
-RANK = 1e-7
-"""What of a row may be left over, relative to it, that others carry."""
-ALL_SIDES = 10
-"""Units of a layer whose sides are all tried; of more, those that the least rank has."""
 MOST = 256
 """Choices of layers that are looked at."""
-BUILDS = 12
+BUILDS = 6
 """Choices that are built, the narrowest first."""
 MOST_PARTS = 6
 """Units that are found in parts, at most."""
-AGAIN = 8
+AGAIN = 4
 """Sides with which each of these is built."""
 WIDE = 10**9, 10**9
 """Wider than any."""
-SAME = 1e-9
-"""How far the network may be from the one it is to be, relative to the spread of the outputs."""
-FLAT = 1e-10
-"""Singular values below this share of the largest are zero."""
-PROGRAMS, HELD = 8, 400
-"""Linear programs that keep a unit off where it is not on, and points that the next one takes in."""
-
-
-@dataclass(frozen=True)
-class Level:
-    """The units of one layer: kinks with their sides, and forms that are carried."""
-
-    kinks: np.ndarray
-    sides: np.ndarray
-    carried: np.ndarray
-
-    @property
-    def width(self) -> int:
-        return len(self.kinks) + len(self.carried)
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A form that the layer above reads, where it is read, and what of forms counts there."""
-
-    form: np.ndarray
-    region: np.ndarray
-    turn: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -252,172 +221,3 @@ def set_apart(kinks: Kinks, reads: list[np.ndarray], layers: np.ndarray) -> tupl
         both[j] = free is not None
         kinks = kinks if free is None else free
     return kinks, both
-
-
-def plan(
-    kinks: Kinks, both: np.ndarray, layers: np.ndarray, rng: np.random.Generator | None = None
-) -> list[Level]:
-    """Sides and what is carried, from the last layer down; of sides that do alike the first, or one by chance."""
-    every = np.ones(len(kinks.x), dtype=bool)
-    turn = np.eye(kinks.forms.shape[1])
-    wanted = [Wanted(form, every, turn) for form in kinks.outputs]
-    levels = []
-    for layer in range(int(layers.max()), -1, -1):
-        mine = np.flatnonzero(layers == layer)
-        under = np.flatnonzero(layers < layer)
-        sides, carried = choose_sides(kinks, mine, both[mine], under, wanted, rng)
-        levels.append(Level(mine, sides, carried))
-        wanted = [Wanted(form, every, turn) for form in carried]
-        for j, side in zip(mine, sides, strict=True):
-            region = kinks.region(int(j), side)
-            wanted.append(Wanted(kinks.forms[j], region, kinks.reduce(region)))
-    return levels[::-1]
-
-
-def choose_sides(
-    kinks: Kinks, mine: np.ndarray, both: np.ndarray, under: np.ndarray, wanted: list[Wanted], rng
-) -> tuple[np.ndarray, np.ndarray]:
-    """Sides of the units of a layer with which least has to be carried, and the forms that are."""
-    d, a, p = kinks.num_inputs, kinks.leak, kinks.forms.shape[1]
-    columns = np.r_[0:d, d + under]
-    up, down = -a / (1 - a), 1 / (1 - a)
-    base, parts, frees = [], [], []
-    for one in wanted:
-        form = one.form @ one.turn
-        base.append(form[columns])
-        own = kinks.forms[mine] @ one.turn
-        parts.append(form[d + mine, None] * own[:, columns])
-        z = kinks.z[one.region][:, mine]
-        on, off = (z > 0).all(axis=0), (z <= 0).all(axis=0)
-        frees.append((own[:, columns], on, off))
-    base, parts = np.array(base), np.array(parts).reshape(len(wanted), len(mine), len(columns))
-    maps = [one.turn[np.ix_(columns, columns)] for one in wanted]
-    closed = np.array([bool(np.all(turn == np.eye(len(columns)))) for turn in maps])
-    sure = np.array([c and not (on | off).any() for c, (_, on, off) in zip(closed, frees, strict=True)])
-    tried = sides_to_try(base[sure], parts[sure], len(mine), up, down)
-    tried = np.unique(np.where(both, tried, 1.0), axis=0)[::-1]
-    if rng is not None:
-        tried = rng.permutation(tried)
-    factor = np.where(tried > 0, up, down)
-    rests = base[None] + np.einsum("sn,jnp->sjp", factor, parts)
-    least = np.zeros(len(tried), dtype=int)
-    if sure.any() and len(columns):
-        values = np.linalg.svd(rests[:, sure], compute_uv=False)
-        least = np.sum(values > RANK * np.max(values, initial=0.0), axis=1)
-    scale = float(np.max(np.abs([one.form @ one.turn for one in wanted])))
-    best: tuple[int, np.ndarray, np.ndarray] | None = None
-    for place in np.argsort(least, kind="stable"):
-        if best is not None and best[0] <= least[place]:
-            break
-        sides, free = tried[place], []
-        for own, on, off in frees:
-            shown = on | off if a else np.where(sides > 0, on, off)
-            free.append(own[shown])
-        carried = carry(rests[place], maps, closed, free, scale)
-        if best is None or len(carried) < best[0]:
-            best = len(carried), sides, carried
-    assert best is not None
-    out = np.zeros((best[0], p))
-    out[:, columns] = best[2]
-    return best[1], out
-
-
-def sides_to_try(base: np.ndarray, parts: np.ndarray, n: int, up: float, down: float) -> np.ndarray:
-    if n <= ALL_SIDES:
-        return 1.0 - 2.0 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-    out = [np.ones(n)]
-    if base.size:
-        ratio = least_rank(base, -np.moveaxis(parts, 1, 0))
-        out.append(np.where(ratio > (up + down) / 2, -1.0, 1.0))
-    return np.array(out)
-
-
-def carry(
-    rests: np.ndarray, maps: list[np.ndarray], closed: np.ndarray, free: list[np.ndarray], scale: float
-) -> np.ndarray:
-    """Few forms of which every rest is a combination, up to what is free for it, where it counts."""
-    size = np.linalg.norm(rests, axis=1)
-    sure = closed & np.array([not len(one) for one in free])
-    found = np.zeros((0, rests.shape[1]))
-    if sure.any():
-        _, s, vt = np.linalg.svd(rests[sure], full_matrices=False)
-        found = vt[s > RANK * scale]
-    order = sorted(np.flatnonzero(~sure), key=lambda j: len(free[j]) - np.trace(maps[j]))
-    for j in order:
-        ways = np.vstack([found @ maps[j], free[j]])
-        rest = rests[j]
-        if len(ways):
-            ways = ways / np.maximum(np.linalg.norm(ways, axis=1, keepdims=True), 1e-300)
-            rest = rest - ways.T @ np.linalg.lstsq(ways.T, rest, rcond=RANK)[0]
-        if np.linalg.norm(rest) > RANK * max(size[j], 1e-3 * scale):
-            found = np.vstack([found, rest / np.linalg.norm(rest)])
-    return found
-
-
-def build(kinks: Kinks, levels: list[Level], names) -> Network | None:
-    """The network with these levels; None where the units of a layer do not give what is wanted above."""
-    features, h = kinks.features, kinks.x
-    weights, biases = [], []
-    for level in levels:
-        base = np.hstack([h, np.ones((len(h), 1))])
-        rows = []
-        for j, side in zip(level.kinks, level.sides, strict=True):
-            row = fit_row(base, side * kinks.z[:, j], kinks.region(int(j), side))
-            if row is None:
-                return None
-            rows.append(row)
-        every = np.ones(len(h), dtype=bool)
-        for form in level.carried:
-            value = features @ form
-            row = fit_row(base, value, every)
-            if row is None:
-                return None
-            row[-1] += 1.0 * max(np.ptp(value), 1e-3) - value.min()
-            rows.append(row)
-        rows = np.array(rows)
-        z = base @ rows.T
-        weights.append(rows[:, :-1])
-        biases.append(rows[:, -1])
-        h = np.maximum(z, kinks.leak * z)
-    y = features @ kinks.outputs.T
-    base = np.hstack([h, np.ones((len(h), 1))])
-    top = least(base, y)[0]
-    if np.max(np.abs(base @ top - y)) > SAME * np.std(y):
-        return None
-    weights.append(top[:-1].T)
-    biases.append(top[-1])
-    return Network(weights, biases, [*names[: len(levels)], "identity"])
-
-
-def least(base: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares, and the directions (p, n) that are open in it."""
-    p, y = base.shape[1], y.reshape(len(base), -1)
-    scale = np.linalg.norm(base, axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
-    both = np.vstack([np.hstack([base / scale, y]), np.zeros((p, p + y.shape[1]))])
-    r = np.asarray(np.linalg.qr(both, mode="r"))
-    u, s, vt = np.linalg.svd(r[:p, :p])
-    kept = s > FLAT * max(s[0], 1e-300)
-    solution = vt[kept].T @ ((u[:, kept].T @ r[:p, p:]) / s[kept][:, None]) / scale[:, None]
-    return solution, vt[~kept].T / scale[:, None]
-
-
-def fit_row(base: np.ndarray, z: np.ndarray, region: np.ndarray) -> np.ndarray | None:
-    """The row with these values in a region and none above zero elsewhere; None where there is none."""
-    solution, null = least(base[region], z[region])
-    row = solution[:, 0]
-    size = float(np.max(np.abs(z)))
-    if np.max(np.abs(base[region] @ row - z[region])) > SAME * size:
-        return None
-    off = np.flatnonzero(~region)
-    wrong = off[base[off] @ row > SAME * size]
-    taken = off[:: 1 + len(off) // HELD]
-    for _ in range(PROGRAMS):
-        if not len(wrong):
-            return row
-        if not null.shape[1]:
-            return None
-        taken = np.union1d(taken, wrong[:: 1 + len(wrong) // HELD])
-        row = keep_signs(row, null, base[taken], -np.ones(len(taken)), np.ones(len(taken)), room=0.1)
-        wrong = off[base[off] @ row > SAME * size]
-    return None
