@@ -143,3 +143,65 @@ def test_what_a_unit_that_is_never_on_could_pass_on_does_not_count_in_a_box():
                    [b1, b2, np.append(b3, -1.0), np.zeros(1)], names)  # fmt: skip
     assert visible_error(network, kink, x, bounded=True) < 1e-9
     assert visible_error(network, other, x, bounded=True) > 0.01  # its third layer bends elsewhere
+
+
+def _first_layer_or_second(low: bool, width: int = 3) -> Network:
+    """A kink at x = 0.3, one that bends there, and the one at x + y = -1.6, which stands in either layer."""
+    first = np.array([[1.0, 0.0], [0.0, 1.0]])
+    if low:
+        w1, b1 = np.vstack([first, [-1.0, -1.0]]), np.array([-0.3, 2.0, -1.6])
+        w2 = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, -2.0], [0.0, 0.0, 0.0]])
+        b2 = np.array([-2.5, 6.0, -1.0])
+    else:  # -x - y - 1.6 where it is positive, x being passed on
+        w1, b1 = np.vstack([first, [-1.0, 0.0]]), np.array([-0.3, 2.0, 2.0])
+        w2 = np.array([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, -1.0, 1.0]])
+        b2 = np.array([-2.5, 6.0, -1.6])
+    top = np.array([[1.0, 1.0, -2.0]])
+    more = width - 3
+    w2 = np.vstack([w2, np.zeros((more, 3))])
+    return Network(
+        [w1, w2, np.hstack([top, np.zeros((1, more))])],
+        [b1, np.append(b2, np.zeros(more)), np.zeros(1)],
+        ["relu", "relu", "identity"],
+    )
+
+
+def test_the_layer_of_a_kink_does_not_count_where_the_same_widths_have_it_in_either():
+    x = Box(-1.0, 1.0).sample(20000, 2, np.random.default_rng(1))
+    low, high = _first_layer_or_second(low=True), _first_layer_or_second(low=False)
+    assert np.max(np.abs(low(x) - high(x))) < 1e-12
+    assert visible_error(low, high, x, bounded=True) < 1e-9
+    assert visible_error(high, low, x, bounded=True) < 1e-9
+    assert visible_error(high, low, x) > 0.1
+
+
+def test_a_wider_network_shows_no_such_thing():
+    x = Box(-1.0, 1.0).sample(20000, 2, np.random.default_rng(1))
+    low, wide = _first_layer_or_second(low=True), _first_layer_or_second(low=False, width=4)
+    assert np.max(np.abs(low(x) - wide(x))) < 1e-12
+    assert visible_error(low, wide, x, bounded=True) > 0.1
+
+
+def test_a_parameter_that_is_off_counts_in_another_network_of_the_same_widths():
+    x = Box(-1.0, 1.0).sample(20000, 2, np.random.default_rng(1))
+    low, high = _first_layer_or_second(low=True), _first_layer_or_second(low=False)
+    moved = [w.copy() for w in high.weights]
+    moved[1][0, 0] += 1e-9
+    error = visible_error(low, Network(moved, high.biases, high.activations), x, bounded=True)
+    assert 1e-11 < error < 1e-8
+    moved[1][0, 0] += 1e-4
+    assert visible_error(low, Network(moved, high.biases, high.activations), x, bounded=True) > 1e-6
+
+
+def test_a_layer_that_only_passes_on_what_is_below_is_no_other_network():
+    x = Box(-1.0, 1.0).sample(20000, 2, np.random.default_rng(1))
+    rng = np.random.default_rng(6)
+    w1, b1, w3 = rng.standard_normal((3, 2)), 0.2 * rng.standard_normal(3), rng.standard_normal((1, 3))
+    flat = Network([w1, w3], [b1, np.zeros(1)], ["relu", "identity"])
+    passing = Network(
+        [w1, np.vstack([w3, -w3]), np.array([[1.0, -1.0]])],
+        [b1, np.zeros(2), np.zeros(1)],
+        ["relu", "relu", "identity"],
+    )
+    assert np.max(np.abs(flat(x) - passing(x))) < 1e-12
+    assert visible_error(passing, flat, x, bounded=True) < 1e-9

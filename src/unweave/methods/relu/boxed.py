@@ -18,10 +18,11 @@ from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.deep.compose import compose, rows_of
 from unweave.methods.relu.deep.domain_findings import open_above, whole
 from unweave.methods.relu.deep.lift import Lifted
+from unweave.methods.relu.deep.narrow import write_narrow
 from unweave.methods.relu.maps.arrange import Arrangement, find_box
 from unweave.methods.relu.maps.closing import close
 from unweave.methods.relu.maps.sided import close_sided
-from unweave.methods.relu.peel.mend import fit_every
+from unweave.methods.relu.peel.mend import fit_every, num_beyond
 from unweave.methods.relu.peel.recover import recover_by_peeling
 from unweave.probes.inquiry import Inquiry
 
@@ -44,10 +45,11 @@ def recover_in_box(
     where nothing closes. Where the first cells of a large map show no third layer ``two_layers`` goes first, which does
     without the map; else last.
     """
+    end = clock.now() + problem.within(max_seconds)
     if inquiry.input_size > 2:
         low, high = find_box(inquiry, problem.rng("relu box"))
-        return recover_by_peeling(inquiry, problem, low, high, max_seconds)
-    end = clock.now() + problem.within(max_seconds)
+        found = recover_by_peeling(inquiry, problem, low, high, max_seconds)
+        return _write_narrow(inquiry, problem, found, end)
     first: Finding | None = None
     tried = False
     for left in range(MAPS, 0, -1):
@@ -62,7 +64,7 @@ def recover_in_box(
         finding, spent = _draw_and_fit(inquiry, problem, found)
         first = finding if first is None else first
         if finding.network is not None and not finding.network.is_open:
-            return finding
+            return _write_narrow(inquiry, problem, finding, end)
         if spent or clock.now() > end:
             return first
     assert first is not None
@@ -73,6 +75,21 @@ def recover_in_box(
     except BudgetSpent:  # what is known stays so
         return first
     return first if other.network is None else other
+
+
+def _write_narrow(inquiry: Inquiry, problem: Problem, finding: Finding, deadline: float) -> Finding:
+    """The same function in the domain with fewer units, where that is found and no more answers contradict it."""
+    network = finding.network
+    if network is None or network.is_open or finding.reason:
+        return finding
+    x, _ = inquiry.meter.transcript()
+    found = write_narrow(network, inquiry.meter.domain, x, problem.rng("relu narrow"), deadline)
+    if found is None:
+        return finding
+    narrow = fit_every(inquiry, found.network, deadline)
+    if num_beyond(inquiry, narrow, x) > num_beyond(inquiry, network, x):
+        return finding
+    return Finding(narrow, warnings=found.warnings(), in_domain=True)
 
 
 def _looks_deep(inquiry: Inquiry, found: Arrangement) -> bool:
