@@ -79,7 +79,7 @@ def _read_weights(
     target = bend / rate[chosen, None] - slopes[chosen][:, :, seen] @ known.weights[layer][seen, feature]
     weight = rate[chosen] / np.maximum(error, 1e-300)
     size = np.max(np.abs(known.weights[layer]), axis=1)[units]
-    return _solve(slopes[chosen][:, :, units], target, weight, size)
+    return solve_weights(slopes[chosen][:, :, units], target, weight, size)
 
 
 def _begin(pool: Pool, known: Known, layer: int, unit: int) -> np.ndarray:
@@ -201,7 +201,7 @@ def _ask(pool: Pool, known: Known, top: Top, x: np.ndarray, normal: np.ndarray, 
     return bend, (4 * bar + 1e-11 * change) / step, right
 
 
-def _solve(slopes: np.ndarray, target: np.ndarray, weight: np.ndarray, size: np.ndarray) -> np.ndarray:
+def solve_weights(slopes: np.ndarray, target: np.ndarray, weight: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Weights that most equations agree on, the shortest; not a number where they have no part in any."""
     values, num = np.full(slopes.shape[2], np.nan), len(slopes)
     kept = np.ones(num, dtype=bool)

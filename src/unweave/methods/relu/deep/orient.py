@@ -30,6 +30,7 @@ from unweave.methods.relu.deep.missing import (
     show_units,
 )
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.shown_entries import ask_shown_entries
 from unweave.methods.relu.deep.sides import Sides, vote_sides
 from unweave.methods.relu.deep.units import agree, judge, update_units
 from unweave.methods.relu.deep.view import LayerView
@@ -92,7 +93,7 @@ def orient(
         if sides.is_leaky and (attempt > 1 or not known.depth or known.leaks[-1]):
             break  # on relu layers all units are often on, seen through as many features
         if sides.settled and not [corner for corner in sides.failed if not _may_be_on(corner, partial)]:
-            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            layer = _settle_layer(view, corners, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
             break
@@ -116,7 +117,7 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
             partial = [unit for unit in units if not unit.whole]
-            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            layer = _settle_layer(view, corners, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
     if len(units) < 2:
@@ -134,16 +135,15 @@ def _settle_open(
 
     Later on units that no corner tells anything of are left out.
     """
-    pool, known, rows_seen = view.pool, view.known, rows_of(units)
-    rows, seen = rows_seen
+    pool, known = view.pool, view.known
+    rows, seen = rows_of(units)
     told = vote_sides(corners, rows, seen)
     say(_told(told, len(rows)))
     if told.settled and not told.failed:
-        rows, seen = _take_entries(rows, seen, told)
-        return close_layer(pool, known, rows * told.signs()[:, None], seen)
-    signs = choose_sides(corners.asked, *rows_seen, most_against=MOST_AGAINST if attempt else 0.0)
+        return close_layer(pool, known, *ask_shown_entries(corners, rows * told.signs()[:, None], seen))
+    signs = choose_sides(corners.asked, rows, seen, most_against=MOST_AGAINST if attempt else 0.0)
     if signs is not None:
-        return close_layer(pool, known, rows_seen[0] * signs[:, None], rows_seen[1])
+        return close_layer(pool, known, *ask_shown_entries(corners, rows * signs[:, None], seen))
     shown = told.votes.sum(axis=1) > 0
     if attempt and 2 <= shown.sum() < len(shown):
         return _settle_open(
@@ -157,17 +157,20 @@ def _settle_beside(
 ) -> tuple[Layer | None, list[Candidate]]:
     """The layer, or its units, with one that is on at most corners besides the known ones."""
     rows, seen = rows_of(units)
-    beside, num = choose_with_missing(corners.asked, rows, seen), 1
+    beside = choose_with_missing(corners.asked, rows, seen)
     if beside is None and view.pool.inquiry.output_size > 1:
-        beside, num = choose_with_missing(corners.asked, rows, seen, 2), 2
+        beside = choose_with_missing(corners.asked, rows, seen, 2)
     if beside is None:
         return None, units
-    shown = Shown(beside.basis, np.ones(len(beside.basis), dtype=bool), beside.corners, beside.error, False)
+    if not beside.num:
+        rows, seen = ask_shown_entries(corners, rows * beside.signs[:, None], seen)
+        return close_layer(view.pool, view.known, rows, seen), units
+    shown = Shown(beside.basis, beside.frame, beside.corners, beside.error, False)
     found = _checked(view, find_border(view, shown), units)
     if found is None and shown.weights is not None:  # it is off where it is smallest, if anywhere
-        view.pool.add_lines(
-            where_it_may_switch(view.pool, view.known, shown.weights[None]), view.known, random=False
-        )
+        weights = np.zeros((1, view.known.width))
+        weights[:, shown.frame] = shown.weights
+        view.pool.add_lines(where_it_may_switch(view.pool, view.known, weights), view.known, random=False)
         view.update()
         view.load()
         found = _checked(view, find_border(view, shown), units)
@@ -177,16 +180,23 @@ def _settle_beside(
     if found is not None:
         units = [*units, firm_units(view, [found])[0]]
         return _settle_open(view, corners, units, say, attempt), units
-    if not attempt or shown.basis.shape[1] > num:
+    if not attempt or (attempt < 2 and shown.basis.shape[1] > beside.num):
         return None, units
-    more = always_on(view, shown)
+    more = always_on(view, shown)[: beside.num]  # the others are rows that are known
     rows = np.vstack([rows * beside.signs[:, None], more])
-    seen = np.vstack([seen, np.ones(more.shape, dtype=bool)])
+    seen = np.vstack([seen, np.broadcast_to(np.append(shown.frame, True), more.shape)])
+    rows, seen = ask_shown_entries(corners, rows, seen)
     return close_layer(view.pool, view.known, rows, seen, num_steady=len(more)), units
 
 
 def _settle_layer(
-    view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
+    view: LayerView,
+    corners: Corners,
+    sides: Sides,
+    rows: np.ndarray,
+    partial: list[Candidate],
+    attempt: int,
+    num_steady: int,
 ) -> Layer | None:
     """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
     others = None
@@ -198,6 +208,7 @@ def _settle_layer(
         return None
     seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
     rows = np.vstack([others[0], rows * sides.signs()[:, None]])
+    rows, seen = ask_shown_entries(corners, rows, seen)
     return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
 
 
@@ -355,16 +366,6 @@ def close_layer(
     is_last = num_carried is not None
     carried = len(rows) - num_steady if num_carried is None else num_carried
     return Layer(rows, unseen, is_last, carried, leak, num_steady=len(rows) - carried)
-
-
-def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
-    """Entries that corners agree on."""
-    rows, seen = rows.copy(), seen.copy()
-    for (unit, feature), values in sides.entries.items():
-        middle = float(np.median(values))
-        if np.sum(np.abs(np.array(values) - middle) < 1e-6 * (1 + abs(middle))) >= 2:
-            rows[unit, feature], seen[unit, feature] = middle, True
-    return rows, seen
 
 
 def rows_of(units: list[Candidate]) -> tuple[np.ndarray, np.ndarray]:

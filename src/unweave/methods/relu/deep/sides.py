@@ -33,8 +33,6 @@ class Sides:
     """Corners that told active units from inactive ones."""
     failed: list[Corner]
     """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
-    entries: dict[tuple[int, int], list[float]]
-    """(unit, feature): values of entries that were not seen, one a corner."""
     num_full: int = 0
     """Corners at which every unit is active."""
 
@@ -75,7 +73,6 @@ def _count(
     corners: list[Corner], units: np.ndarray, rows: np.ndarray, seen: np.ndarray, open_features: np.ndarray
 ) -> Sides:
     votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
-    entries: dict[tuple[int, int], list[float]] = {}
     dense: list[tuple[Corner, np.ndarray]] = []
     num_searches = num_full = 0
     for corner in corners:
@@ -112,10 +109,9 @@ def _count(
         )  # what entries that are read here add to an argument, and how many of them
         for place, feature in enumerate(open_features):
             takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
-            if len(takers) == 1:
+            if len(takers) == 1 and corner.moving[feature]:
                 own, whole = solution[takers[0]], solution[len(units) + place]
                 value = float(own @ whole / (own @ own))
-                entries.setdefault((int(takers[0]), int(feature)), []).append(value)
                 dark[takers[0]] += value * h[feature], np.abs(h[feature]) > 1e-12
         num_dark = np.sum((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1)
         for unit in np.flatnonzero(
@@ -128,7 +124,7 @@ def _count(
     for corner, z in dense:
         agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
         (spoke if agrees else failed).append(corner)
-    return Sides(votes, spoke, failed, entries, num_full)
+    return Sides(votes, spoke, failed, num_full)
 
 
 def read_pattern(
