@@ -191,7 +191,7 @@ def choose_with_missing(
     frame = np.linalg.norm(system, axis=0) > UNIQUE * np.linalg.norm(system)
     rank = int(frame.sum()) - free
     _, s, vt = np.linalg.svd(system[:, frame], full_matrices=True)
-    if not 0 < rank or not 0 < free or s[rank - 1] < UNIQUE * s[0]:
+    if not rank > 0 or not free > 0 or s[rank - 1] < UNIQUE * s[0]:
         return None
     basis = np.zeros((n, free))
     basis[frame] = vt[rank:].T

@@ -90,6 +90,11 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
+        idle = np.flatnonzero(sides.idle[: len(whole)])
+        if len(idle):
+            say(f"  {len(idle)} rows that no corner needs")
+            units = [unit for unit in units if not any(unit is whole[i] for i in idle)]
+            continue
         if sides.is_leaky and (attempt > 1 or not known.depth or known.leaks[-1]):
             break  # on relu layers all units are often on, seen through as many features
         if sides.settled and not [corner for corner in sides.failed if not _may_be_on(corner, partial)]:

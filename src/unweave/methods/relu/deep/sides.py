@@ -7,7 +7,7 @@ explains has one active that is missing among the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 
@@ -19,6 +19,8 @@ MAX_SUBSETS = 8_500
 MAX_SEARCHES = 8
 """Corners at which the sparsest solution is looked for."""
 MAX_MISSING = 7
+FEWEST_IDLE = 4
+"""Corners, on both sides of a unit, at which it has to be idle to be none of the layer."""
 FEWEST_FULL = 4
 """Corners with every unit active that tell a leak."""
 
@@ -35,6 +37,8 @@ class Sides:
     """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
     num_full: int = 0
     """Corners at which every unit is active."""
+    times_on: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    """At how many of the corners that spoke each unit is active."""
 
     @property
     def is_leaky(self) -> bool:
@@ -48,6 +52,11 @@ class Sides:
     @property
     def clashes(self) -> np.ndarray:
         return self.votes.min(axis=1) > 0
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Units that the answers need on neither side: facets of units farther above are rows of this layer as well."""
+        return self.clashes & (self.votes.sum(axis=1) >= FEWEST_IDLE) & (self.times_on == 0)
 
     def signs(self) -> np.ndarray:
         return np.where(self.votes[:, 1] > self.votes[:, 0], 1.0, -1.0)
@@ -75,6 +84,7 @@ def _count(
     votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
     dense: list[tuple[Corner, np.ndarray]] = []
     num_searches = num_full = 0
+    times_on = np.zeros(len(units), dtype=int)
     for corner in corners:
         moves = np.append(np.ones(len(units), dtype=bool), corner.moving[open_features])
         outcome = read_pattern(corner, rows[moves], search=num_searches < MAX_SEARCHES)
@@ -102,6 +112,7 @@ def _count(
         positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
         spoke.append(corner)
+        times_on += on[: len(units)]
         if solution is None:
             continue
         dark = np.zeros(
@@ -124,7 +135,7 @@ def _count(
     for corner, z in dense:
         agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
         (spoke if agrees else failed).append(corner)
-    return Sides(votes, spoke, failed, num_full)
+    return Sides(votes, spoke, failed, num_full, times_on)
 
 
 def read_pattern(
