@@ -121,7 +121,7 @@ def recover(
                 known, top, opened[known.depth] = finish(pool, known, top, found.open_entries, say)
                 known, top = ask_below(pool, known, top, opened, say)
             if not top.is_output:
-                if known.depth == max_layers:
+                if _hardly_wrong(best) or known.depth == max_layers:
                     break
                 continue
             before = -1 if best.top is None else num_wrong(pool, best)
@@ -178,7 +178,7 @@ def recover(
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:
             say(f"*** {stuck}")
-            if best.top is not None and not best.top.wrong.any():
+            if _hardly_wrong(best):
                 return best
             found = stuck.found if isinstance(stuck, Stuck) else (0, 0)
             # the same again: more of it does not help
@@ -232,6 +232,11 @@ def share_open(pool: Pool, known: Known) -> float:
     """Share of the kinks on lines drawn at random that no unit of a network explains."""
     view = LayerView(pool, known)
     return float(np.sum(pool.is_random[pool.line[view.open]])) / max(np.sum(pool.is_random[pool.line]), 1)
+
+
+def _hardly_wrong(best: Recovered) -> bool:
+    """Whether a network is there that is right but for so little that no other layers are looked for."""
+    return best.top is not None and best.top.share_wrong <= SELDOM
 
 
 def _key(known: Known) -> tuple[int, ...]:

@@ -144,6 +144,9 @@ def _settle_open(
     rows, seen = rows_of(units)
     told = vote_sides(corners, rows, seen)
     say(_told(told, len(rows)))
+    if told.idle.any() and np.sum(~told.idle) >= 2:
+        needed = [unit for unit, idle in zip(units, told.idle, strict=True) if not idle]
+        return _settle_open(view, corners, needed, say, attempt)
     if told.settled and not told.failed:
         return close_layer(pool, known, *ask_shown_entries(corners, rows * told.signs()[:, None], seen))
     signs = choose_sides(corners.asked, rows, seen, most_against=MOST_AGAINST if attempt else 0.0)
