@@ -90,6 +90,8 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
+        if known.depth and sides.settled and not sides.failed:
+            sides = _see_all_active(corners, sides, rows)
         idle = np.flatnonzero(sides.idle[: len(whole)])
         if len(idle):
             say(f"  {len(idle)} rows that no corner needs")
@@ -338,6 +340,15 @@ def _rare_sides(rows: np.ndarray, shown: Shown) -> dict[int, bool]:
     """For units whose share is open: the side on which few of the corners that show the unit have them."""
     there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
     return {unit: bool(np.mean(there[:, unit] > 0) < 0.5) for unit in shown.open_units}
+
+
+def _see_all_active(corners: Corners, sides: Sides, rows: np.ndarray) -> Sides:
+    """What corners say with one more for every unit that none has active: on its other side it is, if it is of the layer."""
+    for unit in np.flatnonzero(sides.times_on == 0):
+        stands = {int(unit): bool(sides.signs()[unit] > 0)}
+        near = _where_they_differ(corners, rows, stands)
+        corners.add(1, rows, near, least=len(rows), stands=stands)
+    return vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
 
 
 def _where_they_differ(

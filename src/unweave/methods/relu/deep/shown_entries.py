@@ -21,6 +21,9 @@ MOST_ASKED, A_WEIGHT = 8, 3
 """Weights that corners are asked for at once, and corners for each."""
 NUM_POINTS, NEAREST = 3000, 30
 """Points of which those are taken that are on the unit's side and nearest to the feature's border."""
+TOLD = 1e-6
+"""Largest error to expect of a weight, relative to the longest of its row, that is taken: a network that is whole is
+fitted to all answers, but a weight that is set wrong hides all that stands above."""
 ERROR = 100
 """Errors of a slope by which what is explained may be off."""
 
@@ -41,7 +44,7 @@ def read_entries(corners: list[Corner], rows: np.ndarray, seen: np.ndarray) -> t
             target = np.array([one[2][place] for one, place in zip(mine, places, strict=True)])
             weight = 1 / np.array([one[3] for one in mine])
             size = np.max(np.abs(rows[units, :-1]), axis=1)
-            values = solve_weights(slopes, target, weight, size)
+            values = solve_weights(slopes, target, weight, size, TOLD)
             told = np.isfinite(values)
             rows[units[told], feature], seen[units[told], feature] = values[told], True
         if seen.sum() == before or seen.all():
