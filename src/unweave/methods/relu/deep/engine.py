@@ -178,7 +178,9 @@ def recover(
             failures[depth] = failures.get(depth, 0) + 1
         except (Stuck, np.linalg.LinAlgError) as stuck:
             say(f"*** {stuck}")
-            if _hardly_wrong(best):
+            if best.top is not None and not best.top.wrong.any():
+                return best
+            if _hardly_wrong(best) and not isinstance(stuck, Missing):
                 return best
             found = stuck.found if isinstance(stuck, Stuck) else (0, 0)
             # the same again: more of it does not help
@@ -235,7 +237,7 @@ def share_open(pool: Pool, known: Known) -> float:
 
 
 def _hardly_wrong(best: Recovered) -> bool:
-    """Whether a network is there that is right but for so little that no other layers are looked for."""
+    """Whether a network is there that is right but for so little that another is looked for only where kinks show why."""
     return best.top is not None and best.top.share_wrong <= SELDOM
 
 

@@ -343,7 +343,7 @@ def _rare_sides(rows: np.ndarray, shown: Shown) -> dict[int, bool]:
 
 
 def _see_all_active(corners: Corners, sides: Sides, rows: np.ndarray) -> Sides:
-    """What corners say with one more for every unit that none has active: on its other side it is, if it is of the layer."""
+    """What corners say with one more for every unit that none has active: a unit of the layer is, on its other side."""
     for unit in np.flatnonzero(sides.times_on == 0):
         stands = {int(unit): bool(sides.signs()[unit] > 0)}
         near = _where_they_differ(corners, rows, stands)
