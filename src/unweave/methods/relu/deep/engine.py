@@ -237,7 +237,7 @@ def share_open(pool: Pool, known: Known) -> float:
 
 
 def _hardly_wrong(best: Recovered) -> bool:
-    """Whether a network is there that is right but for so little that another is looked for only where kinks show why."""
+    """Whether there is a network which is so nearly right that another is looked for only where kinks show why."""
     return best.top is not None and best.top.share_wrong <= SELDOM
 
 
