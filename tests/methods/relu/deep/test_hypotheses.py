@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -73,3 +75,32 @@ def test_in_the_last_layer_sides_do_not_show_beside_a_unit_that_is_always_on(mis
     rows = np.delete(every, missing, axis=0) if missing else every
     corners = asked_corners(network, every)
     assert choose_with_missing(corners, rows, np.ones(rows.shape, dtype=bool)) is None
+
+
+def test_features_that_never_move_make_no_choice_of_sides_right():
+    missing = (1, 4, 5)
+    network = deep_network(2, missing)
+    every = rows_of(network, 1)
+    kept = np.setdiff1d(np.arange(7), missing)
+    still = (6,)
+    corners = [without(corner, still) for corner in asked_corners(network, every, 120) if corner.whole]
+    rows = every[kept]
+    assert choose_with_missing(corners, rows, np.ones(rows.shape, dtype=bool), 2) is None
+
+
+def test_a_unit_that_is_on_everywhere_is_not_taken_for_one_that_is_missing():
+    """With open weights it may as well be off, and another one with the same row be missing: it is on."""
+    network = deep_network(2, (4,))
+    every = rows_of(network, 1)
+    flips = np.where(np.arange(7) % 2, -1.0, 1.0)
+    corners = asked_corners(network, every, 60)
+    found = choose_with_missing(corners, every * flips[:, None], np.ones(every.shape, dtype=bool))
+    assert found is None or (found.num == 0 and np.array_equal(found.signs, flips))
+
+
+def without(corner: Corner, features: tuple[int, ...]) -> Corner:
+    """The corner as it would be if some features did not move there."""
+    others = np.setdiff1d(np.flatnonzero(corner.moving), features)
+    errors = np.full(len(others), corner.errors.max())
+    basis = np.eye(len(corner.features))[:, others]
+    return replace(corner, basis=basis, slopes=corner.derivative[others], errors=errors)

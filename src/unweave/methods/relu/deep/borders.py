@@ -79,7 +79,7 @@ def _read_weights(
     target = bend / rate[chosen, None] - slopes[chosen][:, :, seen] @ known.weights[layer][seen, feature]
     weight = rate[chosen] / np.maximum(error, 1e-300)
     size = np.max(np.abs(known.weights[layer]), axis=1)[units]
-    return _solve(slopes[chosen][:, :, units], target, weight, size)
+    return solve_weights(slopes[chosen][:, :, units], target, weight, size)
 
 
 def _begin(pool: Pool, known: Known, layer: int, unit: int) -> np.ndarray:
@@ -201,8 +201,13 @@ def _ask(pool: Pool, known: Known, top: Top, x: np.ndarray, normal: np.ndarray, 
     return bend, (4 * bar + 1e-11 * change) / step, right
 
 
-def _solve(slopes: np.ndarray, target: np.ndarray, weight: np.ndarray, size: np.ndarray) -> np.ndarray:
-    """Weights that most equations agree on, the shortest; not a number where they have no part in any."""
+def solve_weights(
+    slopes: np.ndarray, target: np.ndarray, weight: np.ndarray, size: np.ndarray, told: float = TOLD
+) -> np.ndarray:
+    """Weights that most equations agree on, the shortest; not a number where they have no part in any.
+
+    ``told``: the largest error to expect of one that is taken, relative to ``size``.
+    """
     values, num = np.full(slopes.shape[2], np.nan), len(slopes)
     kept = np.ones(num, dtype=bool)
     while kept.sum() >= max(1, (1 - MOST_LOST) * num) and num:
@@ -214,13 +219,13 @@ def _solve(slopes: np.ndarray, target: np.ndarray, weight: np.ndarray, size: np.
             break
         u, s, vt = u[:, used], s[used], vt[used]
         solution = (vt.T @ ((u.T @ (target[kept] * weight[kept, None]).ravel()) / s)) / scale
-        told = np.abs(target[kept]).max(axis=1) + np.max(np.abs(slopes[kept] * solution), axis=(1, 2))
+        change = np.abs(target[kept]).max(axis=1) + np.max(np.abs(slopes[kept] * solution), axis=(1, 2))
         miss = np.max(np.abs(slopes[kept] @ solution - target[kept]), axis=1)
-        bad = miss / (30 / weight[kept] + FITS * told)
+        bad = miss / (30 / weight[kept] + FITS * change)
         if bad.max() <= 1:
             if len(a) > used.sum():  # an equation to spare
                 error = np.linalg.norm(vt.T / s, axis=1) / scale
-                good = (error < TOLD * np.maximum(size, np.abs(solution))) & (scale > 1e-300)
+                good = (error < told * np.maximum(size, np.abs(solution))) & (scale > 1e-300)
                 values[good] = solution[good]
             break
         kept[np.flatnonzero(kept)[int(np.argmax(bad))]] = False

@@ -70,11 +70,12 @@ class Corners:
         least: int = 1,
         whole: bool = False,
         stands: dict[int, bool] | None = None,
+        moving: int | None = None,
     ) -> int:
         """Ask up to ``num`` more that keep off the zero sets of ``rows`` and have ``least`` directions.
 
         ``whole``: only such at which the derivative by every feature that moves will be known. ``stands``: how some of
-        the rows have to stand there, one of them at least.
+        the rows have to stand there, one of them at least. ``moving``: a feature that moves there.
         """
         num_starts = NUM_STARTS if stands is None else MANY_STARTS
         x, rank, room, free = find_corners(self.known, rows, self.pool, num_starts, near)
@@ -82,6 +83,8 @@ class Corners:
         if stands:
             z = self.known.features(x) @ rows[:, :-1].T + rows[:, -1]
             fine &= np.any([(z[:, unit] > 0) == side for unit, side in stands.items()], axis=0)
+        if moving is not None:
+            fine &= self.known.arguments(x)[-1][:, moving] > -1e-9 * (1 + np.linalg.norm(x, axis=1))
         enough = np.flatnonzero(fine)
         count = 0
         for i in enough[np.argsort(self._again(x[enough], rows), kind="stable")][: 3 * num]:

@@ -121,7 +121,7 @@ def recover(
                 known, top, opened[known.depth] = finish(pool, known, top, found.open_entries, say)
                 known, top = ask_below(pool, known, top, opened, say)
             if not top.is_output:
-                if known.depth == max_layers:
+                if _hardly_wrong(best) or known.depth == max_layers:
                     break
                 continue
             before = -1 if best.top is None else num_wrong(pool, best)
@@ -180,6 +180,8 @@ def recover(
             say(f"*** {stuck}")
             if best.top is not None and not best.top.wrong.any():
                 return best
+            if _hardly_wrong(best) and not isinstance(stuck, Missing):
+                return best
             found = stuck.found if isinstance(stuck, Stuck) else (0, 0)
             # the same again: more of it does not help
             same = found[0] > 0 and stuck_at.get(depth) == found
@@ -232,6 +234,11 @@ def share_open(pool: Pool, known: Known) -> float:
     """Share of the kinks on lines drawn at random that no unit of a network explains."""
     view = LayerView(pool, known)
     return float(np.sum(pool.is_random[pool.line[view.open]])) / max(np.sum(pool.is_random[pool.line]), 1)
+
+
+def _hardly_wrong(best: Recovered) -> bool:
+    """Whether there is a network which is so nearly right that another is looked for only where kinks show why."""
+    return best.top is not None and best.top.share_wrong <= SELDOM
 
 
 def _key(known: Known) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ MOST_BESIDE, FEWEST_BESIDE, MOST_CORNERS = 9, 4, 60
 """Units all of whose sides are tried beside one that is missing; corners for that, at least and at most."""
 AHEAD = 3
 """Equations to spare, and by which such a choice has to be ahead of every other; where two are missing its square."""
-AGAINST = 16
+AGAINST = 8
 """Equations that one corner which contradicts counts for: a choice that makes few units active obeys more of them."""
 NUM_TURNS = 8
 """Times that equations are weighed anew: at some corners another unit is missing."""
@@ -50,7 +50,7 @@ def choose_sides(
         return None
     rows = np.where(seen, rows, 0.0)
     choices = 1.0 - 2.0 * ((np.arange(2**num)[:, None] >> np.arange(num)) & 1)
-    told = [corner for corner in corners if _is_told(corner, seen)]
+    told = told_corners(corners, rows, seen)
     score, against = np.zeros(len(choices)), np.zeros(len(choices))
     for corner in told[: max(MOST_SOLVED // len(choices), 1)]:
         if held().passed:
@@ -65,9 +65,26 @@ def choose_sides(
     return choices[best[0]] if ahead and enough else None
 
 
-def _is_told(corner: Corner, seen: np.ndarray) -> bool:
-    """Whether the argument of every unit is known at a corner."""
-    return not np.any((np.abs(corner.features) > 1e-12) & ~seen[:, :-1])
+def told_corners(corners: list[Corner], rows: np.ndarray, seen: np.ndarray) -> list[Corner]:
+    """Corners at which the argument of every unit is known; those that say the same as another say it once."""
+    kept: list[Corner] = []
+    for corner in corners:
+        if np.any((np.abs(corner.features) > 1e-12) & ~seen[:, :-1]):
+            continue
+        if not any(_is_same(corner, other, rows) for other in kept):
+            kept.append(corner)
+    return kept
+
+
+def _is_same(corner: Corner, other: Corner, rows: np.ndarray) -> bool:
+    """Whether at both the units stand alike, the same features move and the answers do in the same way."""
+    if not (corner.whole and other.whole) or not np.array_equal(corner.moving, other.moving):
+        return False
+    apart = np.linalg.norm(corner.derivative - other.derivative)
+    if apart > ALIKE * np.linalg.norm(corner.derivative):
+        return False
+    a, b = (rows[:, :-1] @ one.features + rows[:, -1] > 0 for one in (corner, other))
+    return bool(np.array_equal(a, b))
 
 
 def _judge(corner: Corner, rows: np.ndarray, seen: np.ndarray, on: np.ndarray) -> np.ndarray:
@@ -104,10 +121,14 @@ class Missing:
     signs: np.ndarray
     basis: np.ndarray
     """(features, p): its weights are the first column and any combination of the others."""
+    frame: np.ndarray
+    """The features that these weights are of; the others are open for a unit that is on wherever they move."""
     error: float
     """Relative error to expect of the weights."""
     corners: list[Corner]
     """Those at which it shows."""
+    num: int
+    """How many units are missing besides; 0: none, the units whose rows are told are on instead."""
 
 
 def choose_with_missing(
@@ -120,11 +141,12 @@ def choose_with_missing(
     many as there are outputs may be missing.
     """
     num, n = len(rows), rows.shape[1] - 1
-    told = [corner for corner in corners if _is_told(corner, seen)]
-    if not 2 <= num <= MOST_BESIDE or len(told) < FEWEST_BESIDE:
-        return None
-    told = told[:MOST_CORNERS]
     rows = np.where(seen, rows, 0.0)
+    if not 2 <= num <= MOST_BESIDE:
+        return None
+    told = told_corners(corners, rows, seen)[:MOST_CORNERS]
+    if len(told) < FEWEST_BESIDE:
+        return None
     choices = 1.0 - 2.0 * ((np.arange(2**num)[:, None] >> np.arange(num)) & 1)
     grams = np.zeros((len(choices), len(told), n, n))
     counts = np.zeros((len(choices), len(told)))
@@ -134,17 +156,23 @@ def choose_with_missing(
         grams[:, number] = across.transpose(0, 2, 1) @ across
     common = np.all(on, axis=0).sum(axis=1)
     weight = np.where(counts > 0, 1.0, 0.0)
+    # features that no equation is of would be at right angles to all of them
+    held_off = np.einsum("hcii->hi", grams) <= 0
+    width = n - held_off.sum(axis=1)
     kept = np.arange(n) < common[:, None] + num_missing
     for _ in range(NUM_TURNS):
         if held().passed:
             return None
-        _, space = np.linalg.eigh(np.einsum("hc,hcij->hij", weight, grams))
+        total = np.einsum("hc,hcij->hij", weight, grams)
+        total[:, np.arange(n), np.arange(n)] += held_off * n * np.trace(total, axis1=1, axis2=2)[:, None]
+        _, space = np.linalg.eigh(total)
         space = space * kept[:, None]
         miss = np.sqrt(np.maximum(np.einsum("hin,hcij,hjn->hc", space, grams, space, optimize=True), 0.0))
         weight = np.where(counts > 0, 1 / np.maximum(miss, SAME), 0.0)
     agree = (counts > 0) & (miss < 100 * SAME)
     against = (counts > 0) & ~agree | (counts < 0)
-    score = np.sum(agree * counts, axis=1) - (n - num_missing - common) - AGAINST * against.sum(axis=1)
+    score = np.sum(agree * counts, axis=1) - (width - num_missing - common) - AGAINST * against.sum(axis=1)
+    score[width <= num_missing + common] = -np.inf
     order = np.argsort(-score, kind="stable")
     best, ahead = int(order[0]), AHEAD**num_missing
     if (
@@ -160,19 +188,43 @@ def choose_with_missing(
         system.append(across[0])
         noise = max(noise, float(error[0]))
     system = np.vstack(system)
-    _, s, vt = np.linalg.svd(system, full_matrices=True)
-    if not 0 < free < n or s[n - free - 1] < UNIQUE * s[0]:
+    frame = np.linalg.norm(system, axis=0) > UNIQUE * np.linalg.norm(system)
+    rank = int(frame.sum()) - free
+    _, s, vt = np.linalg.svd(system[:, frame], full_matrices=True)
+    if not rank > 0 or not free > 0 or s[rank - 1] < UNIQUE * s[0]:
         return None
-    basis = vt[n - free :].T
-    error = (noise + float(np.max(np.abs(system @ basis)))) / float(s[n - free - 1])
-    always = rows[np.all(on[:, best], axis=0), :-1].T
+    basis = np.zeros((n, free))
+    basis[frame] = vt[rank:].T
+    error = (noise + float(np.max(np.abs(system @ basis)))) / float(s[rank - 1])
+    signs, on = choices[best].copy(), on[:, best].copy()
+    for unit in _on_after_all(rows, seen, on[mine], basis, frame)[:num_missing]:
+        signs[unit], on[:, unit] = -signs[unit], ~on[:, unit]
+        num_missing -= 1
+    always = (rows[np.all(on, axis=0), :-1] * frame).T
     if always.shape[1]:
         q = np.linalg.qr(always)[0]
         u, _, _ = np.linalg.svd(basis - q @ (q.T @ basis))
         basis = np.hstack([u[:, :num_missing], always])
-    if _may_be_turned(told, rows, seen, on[:, best], basis[:, :num_missing], mine):
+    if num_missing and _may_be_turned(told, rows, seen, on, basis[:, :num_missing], frame, mine):
         return None
-    return Missing(choices[best], basis, error, [told[number] for number in mine])
+    corners = [told[number] for number in mine]
+    return Missing(signs, basis[frame], frame, error, corners, num_missing)
+
+
+def _on_after_all(
+    rows: np.ndarray, seen: np.ndarray, on: np.ndarray, basis: np.ndarray, frame: np.ndarray
+) -> np.ndarray:
+    """Units that a choice has off at all corners, and whose rows are among those that it needs besides: they are on."""
+    found = []
+    for unit in np.flatnonzero(~on.any(axis=0)):
+        told = frame & seen[unit, :-1]
+        row = rows[unit, :-1][told]
+        if told.sum() <= basis.shape[1] + 1:
+            continue
+        left = row - basis[told] @ np.linalg.lstsq(basis[told], row, rcond=1e-9)[0]
+        if np.linalg.norm(left) < ALIKE * np.linalg.norm(row):
+            found.append(unit)
+    return np.array(found, dtype=int)
 
 
 def _may_be_turned(
@@ -181,6 +233,7 @@ def _may_be_turned(
     seen: np.ndarray,
     on: np.ndarray,
     basis: np.ndarray,
+    frame: np.ndarray,
     mine: np.ndarray,
 ) -> bool:
     """Whether the corners allow most units to be turned round, by what that adds to the rows that are missing.
@@ -196,7 +249,7 @@ def _may_be_turned(
         corner = corners[number]
         weight = (corner.errors.min() / corner.errors)[:, None]
         active = np.append(np.flatnonzero(on[number]), num + np.arange(p))
-        dark = np.flatnonzero(corner.moving & np.any(~seen[on[number], :-1], axis=0))
+        dark = np.flatnonzero(corner.moving & (np.any(~seen[on[number], :-1], axis=0) | ~frame))
         columns = np.hstack([corner.basis.T @ every[active].T, corner.basis.T[:, dark]]) * weight
         if columns.shape[1] > len(columns):
             continue

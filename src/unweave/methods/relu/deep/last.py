@@ -240,7 +240,7 @@ def _bias_from_places(
         size = np.maximum(np.linalg.norm(jump, axis=1), 1e-300)
         at, lines = at[np.abs(jump @ output) > (1 - ALIKE**2 / 2) * size], FEWEST_ALIKE
     h = view.known.features(pool.x[at])
-    told = ~np.any(h[:, ~moving] != 0, axis=1)
+    told = ~np.any(h[:, ~moving] != 0, axis=1) & (view.known.active(h).sum(axis=1) > 1)
     at, h = at[told], h[told]
     values, allowed = h @ row, ALIKE * (1e-3 + np.linalg.norm(h, axis=1))
     best, most = None, lines - 1

@@ -21,9 +21,10 @@ from unweave.methods.relu.deep.firm import firm_units
 from unweave.methods.relu.deep.known import Known
 from unweave.methods.relu.deep.last import LastLayer, orient_last
 from unweave.methods.relu.deep.membership import explained
-from unweave.methods.relu.deep.orient import Layer, between, close_layer, orient, rows_of, where_it_may_switch
+from unweave.methods.relu.deep.orient import Layer, close_layer, orient, rows_of
 from unweave.methods.relu.deep.pool import Pool
 from unweave.methods.relu.deep.residual import add_missing_units
+from unweave.methods.relu.deep.seek import between, where_it_may_switch
 from unweave.methods.relu.deep.sides import Sides
 from unweave.methods.relu.deep.top import LAST, Top, fit_top
 from unweave.methods.relu.deep.units import find_units, update_units

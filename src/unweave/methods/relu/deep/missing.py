@@ -264,7 +264,8 @@ def _bias_from_places(view: LayerView, shown: Shown, fewest: int = 2) -> Candida
     weights = np.zeros(len(shown.frame))
     weights[shown.frame] = shown.weights
     h = view.known.features(view.pool.x[view.open])
-    clear = ~np.any(h[:, ~shown.frame] != 0, axis=1)
+    # where one feature alone is on any zero set is a value of it
+    clear = ~np.any(h[:, ~shown.frame] != 0, axis=1) & (view.known.active(h).sum(axis=1) > 1)
     places, h = view.open[clear], h[clear]
     values = h @ weights
     allowed = (1e-9 + 10 * shown.error) * (1e-3 + np.linalg.norm(h, axis=1))

@@ -13,7 +13,6 @@ import numpy as np
 
 from unweave.methods.relu.deep.candidates import Candidate, supporters
 from unweave.methods.relu.deep.corners import Corner, Corners
-from unweave.methods.relu.deep.extremes import extreme_points, lowest_points, spread_points, through_pairs
 from unweave.methods.relu.deep.finish import close_unseen
 from unweave.methods.relu.deep.firm import cross_zero_set, firm_units
 from unweave.methods.relu.deep.hypotheses import choose_sides, choose_with_missing
@@ -27,17 +26,14 @@ from unweave.methods.relu.deep.missing import (
     show_last_units,
     show_rare,
     show_space,
-    show_units,
 )
 from unweave.methods.relu.deep.pool import Pool
+from unweave.methods.relu.deep.seek import ask_until_shown, between, see_all_active, where_it_may_switch
+from unweave.methods.relu.deep.shown_entries import ask_shown_entries
 from unweave.methods.relu.deep.sides import Sides, vote_sides
 from unweave.methods.relu.deep.units import agree, judge, update_units
 from unweave.methods.relu.deep.view import LayerView
-from unweave.probes.lines import Lines
 
-MOST_CORNERS = 90
-ASIDE = 0.03
-"""How far off corners, relative to their distance, lines between them begin and end."""
 FEW_LINES = 3
 """Lines below which the zero set of a unit is crossed elsewhere before it is believed."""
 RARE = 2
@@ -89,10 +85,17 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
         say(_told(sides, len(rows)))
+        if known.depth and sides.settled and not sides.failed:
+            sides = see_all_active(corners, sides, rows)
+        idle = np.flatnonzero(sides.idle[: len(whole)])
+        if len(idle):
+            say(f"  {len(idle)} rows that no corner needs")
+            units = [unit for unit in units if not any(unit is whole[i] for i in idle)]
+            continue
         if sides.is_leaky and (attempt > 1 or not known.depth or known.leaks[-1]):
             break  # on relu layers all units are often on, seen through as many features
         if sides.settled and not [corner for corner in sides.failed if not _may_be_on(corner, partial)]:
-            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            layer = _settle_layer(view, corners, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
             break
@@ -116,7 +119,7 @@ def orient(
         rows = np.vstack([rows_of(whole)[0], *steady])
         if len(rows) == len(sides.votes):  # a rare unit is missing: contradictions will show it in the end
             partial = [unit for unit in units if not unit.whole]
-            layer = _settle_layer(view, sides, rows, partial, attempt, len(steady))
+            layer = _settle_layer(view, corners, sides, rows, partial, attempt, len(steady))
             if layer is not None:
                 return layer
     if len(units) < 2:
@@ -134,16 +137,18 @@ def _settle_open(
 
     Later on units that no corner tells anything of are left out.
     """
-    pool, known, rows_seen = view.pool, view.known, rows_of(units)
-    rows, seen = rows_seen
+    pool, known = view.pool, view.known
+    rows, seen = rows_of(units)
     told = vote_sides(corners, rows, seen)
     say(_told(told, len(rows)))
+    if told.idle.any() and np.sum(~told.idle) >= 2:
+        needed = [unit for unit, idle in zip(units, told.idle, strict=True) if not idle]
+        return _settle_open(view, corners, needed, say, attempt)
     if told.settled and not told.failed:
-        rows, seen = _take_entries(rows, seen, told)
-        return close_layer(pool, known, rows * told.signs()[:, None], seen)
-    signs = choose_sides(corners.asked, *rows_seen, most_against=MOST_AGAINST if attempt else 0.0)
+        return close_layer(pool, known, *ask_shown_entries(corners, rows * told.signs()[:, None], seen))
+    signs = choose_sides(corners.asked, rows, seen, most_against=MOST_AGAINST if attempt else 0.0)
     if signs is not None:
-        return close_layer(pool, known, rows_seen[0] * signs[:, None], rows_seen[1])
+        return close_layer(pool, known, *ask_shown_entries(corners, rows * signs[:, None], seen))
     shown = told.votes.sum(axis=1) > 0
     if attempt and 2 <= shown.sum() < len(shown):
         return _settle_open(
@@ -157,17 +162,20 @@ def _settle_beside(
 ) -> tuple[Layer | None, list[Candidate]]:
     """The layer, or its units, with one that is on at most corners besides the known ones."""
     rows, seen = rows_of(units)
-    beside, num = choose_with_missing(corners.asked, rows, seen), 1
+    beside = choose_with_missing(corners.asked, rows, seen)
     if beside is None and view.pool.inquiry.output_size > 1:
-        beside, num = choose_with_missing(corners.asked, rows, seen, 2), 2
+        beside = choose_with_missing(corners.asked, rows, seen, 2)
     if beside is None:
         return None, units
-    shown = Shown(beside.basis, np.ones(len(beside.basis), dtype=bool), beside.corners, beside.error, False)
+    if not beside.num:
+        rows, seen = ask_shown_entries(corners, rows * beside.signs[:, None], seen)
+        return close_layer(view.pool, view.known, rows, seen), units
+    shown = Shown(beside.basis, beside.frame, beside.corners, beside.error, False)
     found = _checked(view, find_border(view, shown), units)
     if found is None and shown.weights is not None:  # it is off where it is smallest, if anywhere
-        view.pool.add_lines(
-            where_it_may_switch(view.pool, view.known, shown.weights[None]), view.known, random=False
-        )
+        weights = np.zeros((1, view.known.width))
+        weights[:, shown.frame] = shown.weights
+        view.pool.add_lines(where_it_may_switch(view.pool, view.known, weights), view.known, random=False)
         view.update()
         view.load()
         found = _checked(view, find_border(view, shown), units)
@@ -177,16 +185,23 @@ def _settle_beside(
     if found is not None:
         units = [*units, firm_units(view, [found])[0]]
         return _settle_open(view, corners, units, say, attempt), units
-    if not attempt or shown.basis.shape[1] > num:
+    if not attempt or (attempt < 2 and shown.basis.shape[1] > beside.num):
         return None, units
-    more = always_on(view, shown)
+    more = always_on(view, shown)[: beside.num]  # the others are rows that are known
     rows = np.vstack([rows * beside.signs[:, None], more])
-    seen = np.vstack([seen, np.ones(more.shape, dtype=bool)])
+    seen = np.vstack([seen, np.broadcast_to(np.append(shown.frame, True), more.shape)])
+    rows, seen = ask_shown_entries(corners, rows, seen)
     return close_layer(view.pool, view.known, rows, seen, num_steady=len(more)), units
 
 
 def _settle_layer(
-    view: LayerView, sides: Sides, rows: np.ndarray, partial: list[Candidate], attempt: int, num_steady: int
+    view: LayerView,
+    corners: Corners,
+    sides: Sides,
+    rows: np.ndarray,
+    partial: list[Candidate],
+    attempt: int,
+    num_steady: int,
 ) -> Layer | None:
     """The rows on the sides that corners tell, with units that have open entries once nothing else helps."""
     others = None
@@ -198,6 +213,7 @@ def _settle_layer(
         return None
     seen = np.vstack([others[1], np.ones(rows.shape, dtype=bool)])
     rows = np.vstack([others[0], rows * sides.signs()[:, None]])
+    rows, seen = ask_shown_entries(corners, rows, seen)
     return close_layer(view.pool, view.known, rows, seen, num_steady=num_steady)
 
 
@@ -241,7 +257,7 @@ def _look_for_missing(
         if found is not None:
             return found
     rare = show_rare(sides, rows)
-    shown = _until_shown(corners, sides, rows) if rare is None else [rare]
+    shown = ask_until_shown(corners, sides, rows) if rare is None else [rare]
     for one in shown:
         found = _checked(view, find_border(view, one), units)
         if found is None:
@@ -295,50 +311,6 @@ def _checked(view: LayerView, found: Candidate | None, units: list[Candidate]) -
     return None if any(unit.whole and agree(unit, judged) for unit in units) else judged
 
 
-def _until_shown(corners: Corners, sides: Sides, rows: np.ndarray) -> list[Shown]:
-    """What corners show besides the rows; more of them are asked until one unit is known."""
-    shown = show_units(sides, rows)
-    for num in (6, 10, 12):
-        done = shown and (shown[0].weights is not None or shown[0].is_last)
-        if done or not sides.failed or len(corners.asked) > MOST_CORNERS:
-            break
-        near, stands = None, None
-        if shown:
-            stands = _rare_sides(rows, shown[0])
-            near = _where_they_differ(corners, rows, stands)
-        elif len(sides.failed) <= len(sides.spoke):
-            near = np.array([corner.x for corner in sides.failed])
-        if not corners.add(num, rows, near, least=len(rows) + 1, whole=True, stands=stands):
-            break
-        sides = vote_sides(corners, rows, np.ones(rows.shape, dtype=bool))
-        shown = show_units(sides, rows)
-    return shown
-
-
-def _rare_sides(rows: np.ndarray, shown: Shown) -> dict[int, bool]:
-    """For units whose share is open: the side on which few of the corners that show the unit have them."""
-    there = np.array([corner.features for corner in shown.corners]) @ rows[:, :-1].T + rows[:, -1]
-    return {unit: bool(np.mean(there[:, unit] > 0) < 0.5) for unit in shown.open_units}
-
-
-def _where_they_differ(
-    corners: Corners, rows: np.ndarray, stands: dict[int, bool], num: int = 2000
-) -> np.ndarray:
-    """Points at which units stand on these sides."""
-    known, pool = corners.known, corners.pool
-    domain, d = pool.inquiry.meter.domain, known.input_size
-    x = spread_points(domain, num, d, pool.rng, 0.7)
-    z = known.features(x) @ rows[:, :-1].T + rows[:, -1]
-    points = []
-    for unit, side in stands.items():
-        rare = x[(z[:, unit] > 0) == side]
-        if len(rare) < 3:
-            sign = -1.0 if side else 1.0
-            rare = lowest_points(known, sign * rows[unit : unit + 1, :-1], 3, domain, pool.rng)
-        points.append(rare[:20])
-    return np.concatenate(points)
-
-
 def close_layer(
     pool: Pool,
     known: Known,
@@ -357,41 +329,5 @@ def close_layer(
     return Layer(rows, unseen, is_last, carried, leak, num_steady=len(rows) - carried)
 
 
-def _take_entries(rows: np.ndarray, seen: np.ndarray, sides: Sides) -> tuple[np.ndarray, np.ndarray]:
-    """Entries that corners agree on."""
-    rows, seen = rows.copy(), seen.copy()
-    for (unit, feature), values in sides.entries.items():
-        middle = float(np.median(values))
-        if np.sum(np.abs(np.array(values) - middle) < 1e-6 * (1 + abs(middle))) >= 2:
-            rows[unit, feature], seen[unit, feature] = middle, True
-    return rows, seen
-
-
 def rows_of(units: list[Candidate]) -> tuple[np.ndarray, np.ndarray]:
     return np.array([u.row for u in units]), np.array([u.seen for u in units])
-
-
-def where_it_may_switch(pool: Pool, known: Known, weights: np.ndarray, num: int = 3) -> Lines:
-    """Lines through the points at which a unit that seems always on is smallest, offline."""
-    rng, domain, d = pool.rng, pool.inquiry.meter.domain, pool.input_size
-    lows = lowest_points(known, weights, num, domain, rng)
-    return through_pairs(domain, lows, spread_points(domain, len(lows), d, rng, 0.7), rng)
-
-
-def between(
-    pool: Pool, failed: list[Corner], spoke: list[Corner], known: Known | None = None, num: int = 4
-) -> Lines:
-    """Segments between corners of two kinds; to extreme points where there is but one kind."""
-    rng, domain = pool.rng, pool.inquiry.meter.domain
-    a = np.array([failed[i].x for i in rng.integers(len(failed), size=num)])
-    if spoke or known is None:
-        b = np.array([spoke[i].x for i in rng.integers(len(spoke), size=num)])
-    else:
-        b = extreme_points(known, num, domain, rng)
-    # corners lie on many borders, and what joins two of them may run along one
-    aside = ASIDE * np.linalg.norm(b - a, axis=1, keepdims=True) / np.sqrt(a.shape[1])
-    a, b = (domain.nearest(end + aside * rng.standard_normal(end.shape)) for end in (a, b))
-    half = 0.5 * np.linalg.norm(b - a, axis=1)
-    apart = half > 1e-9
-    a, b, half = a[apart], b[apart], half[apart]
-    return Lines((a + b) / 2, 0.5 * (b - a) / half[:, None], -half, half, half)

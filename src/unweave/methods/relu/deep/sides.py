@@ -7,7 +7,7 @@ explains has one active that is missing among the rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
 
@@ -19,6 +19,8 @@ MAX_SUBSETS = 8_500
 MAX_SEARCHES = 8
 """Corners at which the sparsest solution is looked for."""
 MAX_MISSING = 7
+FEWEST_IDLE = 4
+"""Corners, on both sides of a unit, at which it has to be idle to be none of the layer."""
 FEWEST_FULL = 4
 """Corners with every unit active that tell a leak."""
 
@@ -33,10 +35,10 @@ class Sides:
     """Corners that told active units from inactive ones."""
     failed: list[Corner]
     """Corners whose answers no choice of active units explains: a unit that is not among them is active there."""
-    entries: dict[tuple[int, int], list[float]]
-    """(unit, feature): values of entries that were not seen, one a corner."""
     num_full: int = 0
     """Corners at which every unit is active."""
+    times_on: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=int))
+    """At how many of the corners that spoke each unit is active."""
 
     @property
     def is_leaky(self) -> bool:
@@ -50,6 +52,11 @@ class Sides:
     @property
     def clashes(self) -> np.ndarray:
         return self.votes.min(axis=1) > 0
+
+    @property
+    def idle(self) -> np.ndarray:
+        """Units that the answers need on neither side: facets of units farther above are rows of this layer as well."""
+        return self.clashes & (self.votes.sum(axis=1) >= FEWEST_IDLE) & (self.times_on == 0)
 
     def signs(self) -> np.ndarray:
         return np.where(self.votes[:, 1] > self.votes[:, 0], 1.0, -1.0)
@@ -75,9 +82,9 @@ def _count(
     corners: list[Corner], units: np.ndarray, rows: np.ndarray, seen: np.ndarray, open_features: np.ndarray
 ) -> Sides:
     votes, spoke, failed = np.zeros((len(units), 2), dtype=int), [], []
-    entries: dict[tuple[int, int], list[float]] = {}
     dense: list[tuple[Corner, np.ndarray]] = []
     num_searches = num_full = 0
+    times_on = np.zeros(len(units), dtype=int)
     for corner in corners:
         moves = np.append(np.ones(len(units), dtype=bool), corner.moving[open_features])
         outcome = read_pattern(corner, rows[moves], search=num_searches < MAX_SEARCHES)
@@ -105,6 +112,7 @@ def _count(
         positive = np.where(on[: len(units)], z > 0, z <= 0).astype(int)
         votes[told, positive[told]] += 1
         spoke.append(corner)
+        times_on += on[: len(units)]
         if solution is None:
             continue
         dark = np.zeros(
@@ -112,10 +120,9 @@ def _count(
         )  # what entries that are read here add to an argument, and how many of them
         for place, feature in enumerate(open_features):
             takers = np.flatnonzero(on[: len(units)] & ~seen[:, feature])
-            if len(takers) == 1:
+            if len(takers) == 1 and corner.moving[feature]:
                 own, whole = solution[takers[0]], solution[len(units) + place]
                 value = float(own @ whole / (own @ own))
-                entries.setdefault((int(takers[0]), int(feature)), []).append(value)
                 dark[takers[0]] += value * h[feature], np.abs(h[feature]) > 1e-12
         num_dark = np.sum((np.abs(h) > 1e-12) & ~seen[:, :-1], axis=1)
         for unit in np.flatnonzero(
@@ -128,7 +135,7 @@ def _count(
     for corner, z in dense:
         agrees = spoke and np.all((votes[:, 1] > votes[:, 0]) == (z > 0))
         (spoke if agrees else failed).append(corner)
-    return Sides(votes, spoke, failed, entries, num_full)
+    return Sides(votes, spoke, failed, num_full, times_on)
 
 
 def read_pattern(

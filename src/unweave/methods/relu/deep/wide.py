@@ -143,11 +143,14 @@ def fill_from_places(view: LayerView, unit: Candidate) -> Candidate:
     pool = view.pool
     while not unit.whole and unit.seen[-1]:
         h = view.known.features(pool.x[view.open])
-        row, dark = np.where(unit.seen, unit.row, 0.0), view.known.active(h) & ~unit.seen[:-1]
+        on = view.known.active(h)
+        row, dark = np.where(unit.seen, unit.row, 0.0), on & ~unit.seen[:-1]
+        varied = on.sum(axis=1) > 1  # where one feature alone is on any zero set is a value of it
         size = np.linalg.norm(h, axis=1) + 1
         best: tuple[int, int, float] | None = None
         for feature in np.flatnonzero(~unit.seen[:-1]):
-            at = np.flatnonzero(dark[:, feature] & (dark.sum(axis=1) == 1) & (h[:, feature] > 1e-4 * size))
+            alone = dark[:, feature] & (dark.sum(axis=1) == 1) & varied
+            at = np.flatnonzero(alone & (h[:, feature] > 1e-4 * size))
             if len(at) < FEWEST_PLACES:
                 continue
             values = -(h[at] @ row[:-1] + row[-1]) / h[at, feature]
