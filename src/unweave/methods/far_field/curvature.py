@@ -24,6 +24,7 @@ from unweave.algebra.pencil import eigen_pencil
 from unweave.methods.far_field.first_layer import FirstLayer, place_units
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
+from unweave.methods.far_field.weak_directions import read_weak_directions
 from unweave.methods.far_field.wide import fit_along
 from unweave.students.overwide import Pool
 
@@ -35,6 +36,9 @@ GAP = 30.0
 """Least fall of the singular values behind the last unit."""
 SPREAD = 0.6
 """Of the arguments at the point of the Hessians."""
+NEAR = 0.02
+"""Singular values of the rows, relative to the largest, of directions in which that point lies away from the origin: it
+would lie far out in others, and rounding of x drown the differences."""
 MOVED = 1.5
 """How far the arguments of R are moved."""
 OFF = 0.4
@@ -66,11 +70,13 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
     have no such form.
     """
     rows, biases = place_units(sight, layer)
-    asker = _Asker(sight, np.linalg.pinv(rows), biases)
+    rows = read_weak_directions(sight, rows, np.array([reading.base for reading in layer.readings]))
     num_units, rng = len(rows), sight.rng
     order = rng.permutation(num_units)
     staying, moving = np.split(order, [int(np.ceil(STAYING * num_units))])
-    start = SPREAD * rng.standard_normal(num_units)
+    origin = np.linalg.pinv(rows, rcond=NEAR) @ (SPREAD * rng.standard_normal(num_units) - biases)
+    start = rows @ origin + biases
+    asker = _Asker(sight, np.linalg.pinv(rows), origin, start)
 
     # what leaves I alone; short ways in x, since an error of the rows grows with them
     free = np.linalg.svd(rows[staying])[2][len(staying) :]
@@ -100,8 +106,8 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
 class _Asker:
     """Differences of the answers in the arguments of the first layer."""
 
-    def __init__(self, sight: Sight, inverse: np.ndarray, biases: np.ndarray):
-        self._meter, self._inverse, self._biases = sight.meter, inverse, biases
+    def __init__(self, sight: Sight, inverse: np.ndarray, origin: np.ndarray, start: np.ndarray):
+        self._meter, self._inverse, self._origin, self._start = sight.meter, inverse, origin, start
         self.num_outputs = sight.meter.output_size
 
     def num_places(self, most: int) -> int:
@@ -109,7 +115,7 @@ class _Asker:
 
     def ask(self, u: np.ndarray) -> np.ndarray:
         with self._meter.stage("curvature"):
-            return self._meter.ask((u - self._biases) @ self._inverse.T)
+            return self._meter.ask(self._origin + (u - self._start) @ self._inverse.T)
 
     def first(self, u: np.ndarray, units: np.ndarray) -> np.ndarray:
         """(outputs, units)."""
