@@ -30,8 +30,8 @@ from unweave.students.overwide import Pool
 
 STAYING = 0.8
 """Share of the units that stay."""
-SURPLUS = 12
-"""Differences of first order beyond the number that could be independent."""
+SURPLUS, AT_A_TIME = 12, 6
+"""Differences of first order beyond the number that are independent, and how many are asked for at a time."""
 GAP = 30.0
 """Least fall of the singular values behind the last unit."""
 SPREAD = 0.6
@@ -88,7 +88,11 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
         u[moving] += ways @ rng.standard_normal(len(free))
         return u
 
-    span = _span([asker.first(elsewhere(), staying) for _ in range(asker.num_places(len(staying)))])
+    span, firsts = None, np.zeros((0, len(staying)))
+    while len(firsts) < len(staying) + SURPLUS and (span is None or len(firsts) < span.shape[1] + SURPLUS):
+        more = [asker.first(elsewhere(), staying) for _ in range(asker.num_places(AT_A_TIME))]
+        firsts = np.concatenate([firsts, *more])
+        span = _span(firsts)
     if span is None:
         return None
     here = asker.place(start, staying, moving)
@@ -110,8 +114,8 @@ class _Asker:
         self._meter, self._inverse, self._origin, self._start = sight.meter, inverse, origin, start
         self.num_outputs = sight.meter.output_size
 
-    def num_places(self, most: int) -> int:
-        return -(-(most + SURPLUS) // self.num_outputs)
+    def num_places(self, num_differences: int) -> int:
+        return -(-num_differences // self.num_outputs)
 
     def ask(self, u: np.ndarray) -> np.ndarray:
         with self._meter.stage("curvature"):
@@ -141,9 +145,9 @@ class _Asker:
         return _Place((ahead - behind).T / (2 * STEP), second)
 
 
-def _span(firsts: list[np.ndarray]) -> np.ndarray | None:
+def _span(firsts: np.ndarray) -> np.ndarray | None:
     """An orthonormal basis (units, width) of what first differences span; None where they span everything."""
-    left, values, _ = np.linalg.svd(np.concatenate(firsts).T, full_matrices=False)
+    left, values, _ = np.linalg.svd(firsts.T, full_matrices=False)
     falls = values[:-1] / np.maximum(values[1:], 1e-300)
     width = int(np.argmax(falls)) + 1
     return left[:, :width] if falls[width - 1] > GAP else None
