@@ -11,10 +11,10 @@ A student that begins with that first layer and has about twice as many units as
 since what the first layer is off by would leave a tenth of what bends, by steps that mend a few hundred answers each
 (``solve.batches``). The first ones are coarse; then what the other units can stand in for at next to no loss, judged by
 their values alone (``students.redundant``), is taken out, units that stand for several are split
-(``students.splitting``), and finer steps go on. From then on every second point is one further out: on points that are
-all alike the others mimic a unit of little effect, and far ones tell them apart, but steps that begin on far points take
-longer. With few surplus units left the residual falls fast, and a width that is too small is seen by what is left over
-after another round; the likeliest is that of the first layer. Steps on all answers give the last digits
+(``students.splitting``), and finer steps go on. From then on every second point is one further out: on points that
+are all alike the others mimic a unit of little effect, and far ones tell them apart, but steps that begin on far points
+take longer. With few surplus units left the residual falls fast, and a width that is too small is seen by what is left
+over after another round; the likeliest is that of the first layer. Steps on all answers give the last digits
 (``solve.collapsed``); with few answers a parameter they would lead surplus units to memorise them.
 """
 
@@ -29,14 +29,13 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.far_field.first_layer import FirstLayer, place_units
+from unweave.methods.far_field.last_digits import sharpen
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
-from unweave.methods.far_field.wide import Task
 from unweave.solve.batches import Pace, descend_in_batches
 from unweave.solve.descend import End, Minimum, Settings
 from unweave.solve.devices import fits_memory
-from unweave.solve.fit import fit_collapsed, spread_of
-from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.fit import fit_collapsed
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.redundant import Cut, plan_cuts
@@ -80,12 +79,8 @@ PATIENCE, IMPATIENCE = 14, 8
 """Steps over which such a student gains something, and one that may lack a unit."""
 JUMP = 3.0
 """Surplus units go where the next one is predicted to raise the residual by this factor at least."""
-DETERMINED = 2.0
-"""Answers a parameter for these."""
 DIGITS = 1e-6
 """Residual, relative to that of the best affine function, from where the last digits come."""
-SURPLUS = 1e-3
-"""With all digits there a unit may be surplus whose removal is predicted to leave less than this, relative likewise."""
 CERTIFICATE_SHARE = 200
 """Queries left to the certificate when the budget is limited."""
 
@@ -242,7 +237,7 @@ class _Search:
                     layout, fit, done = narrow, trial, True
             if done:
                 network = self.standard.undo(layout.network(fit.parameters))
-                return _sharpen(self.sight, network, self.x, self.y, self.deadline)
+                return sharpen(self.sight, network, self.x, self.y, self.deadline)
         return None
 
     def _surplus(self, layout: Layout, fit: Minimum) -> Cut | None:
@@ -300,66 +295,6 @@ def _without(layout: Layout, parameters: np.ndarray, cut: Cut) -> tuple[Layout, 
     inputs, first, _, outputs = layout.sizes
     sizes = (inputs, first, int(cut.kept.sum()), outputs)
     return replace(layout, sizes=sizes), np.concatenate([parameters[: layout.starts[1]], cut.parameters])
-
-
-def _sharpen(
-    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, deadline: float
-) -> tuple[Network, float] | None:
-    """From close to the last digits, without second-layer units that are then seen to be too many; None where these
-    digits are not reached.
-    """
-    network, rms = _polish(sight, network, x, y, deadline)
-    if rms > sight.accept:
-        return None
-    features, above = _split(network, x)
-    task = Task(features, y, sight.noise if sight.coarse else 0.0, deadline)
-    above = task.standard.apply(above)
-    start = Minimum(above.flat(), rms, 0, End.TARGET)
-    cheapest = plan_cuts(Layout.of(above), start.parameters, task.u, rms)[0]
-    if cheapest.predicted > SURPLUS * task.bend:
-        return network, rms
-    layout, fit = task.minimise(Layout.of(above), start, max(sight.accept, rms))
-    if layout.hidden == above.hidden:
-        return network, rms
-    network = _joined(network, task.standard.undo(layout.network(fit.parameters)))
-    network, rms = _polish(sight, network, x, y, deadline)
-    return None if rms > sight.accept else (network, rms)
-
-
-def _polish(
-    sight: Sight, network: Network, x: np.ndarray, y: np.ndarray, deadline: float
-) -> tuple[Network, float]:
-    """The last digits and the residual relative to the spread; exact answers give them from some of the points."""
-    noise = sight.noise if sight.coarse else 0.0
-    sigma = max(sight.accept / 3, noise / spread_of(y)) * spread_of(y)
-    few = len(x) if noise else min(int(np.ceil(DETERMINED * network.num_parameters / y.shape[1])), len(x))
-    found = polish_weighted(
-        network,
-        x[:few],
-        y[:few],
-        sigma,
-        max_steps=25,
-        damping=1e-9,
-        patience=5,
-        geodesic=True,
-        deadline=deadline,
-    )
-    return found.network, float(np.sqrt(np.mean((found.network(x) - y) ** 2)) / spread_of(y))
-
-
-def _joined(network: Network, top: Network) -> Network:
-    """The first layer of ``network`` with another one above it."""
-    return Network(
-        [network.weights[0], *top.weights],
-        [network.biases[0], *top.biases],
-        [network.activations[0], *top.activations],
-    )
-
-
-def _split(network: Network, x: np.ndarray) -> tuple[np.ndarray, Network]:
-    """The first layer's values at the points, and the network above it."""
-    first = Network(network.weights[:1], network.biases[:1], network.activations[:1])
-    return first(x), Network(network.weights[1:], network.biases[1:], network.activations[1:])
 
 
 def _widths(num_units: int, hidden: tuple[int, ...] | None) -> Iterator[int]:
