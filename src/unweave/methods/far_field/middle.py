@@ -57,9 +57,7 @@ SEARCH = Pace(num_answers=256, num_steps=6000, damping=1e-2, momentum=0.98)
 SETTLE = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.997)
 ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=1e-3, momentum=0.998, rate=0.07), 6
 """After surplus units went, and how many times at most."""
-TRIAL = replace(ROUND, num_steps=2000)
-"""After a width has been tried."""
-LOST, NEAR, CLOSE, ENOUGH = 0.1, 6e-3, 1e-3, 2e-4
+LOST, NEAR, CLOSE, ENOUGH = 0.1, 6e-3, 2e-3, 2e-4
 """Residuals relative to that of the best affine function of the first layer's values: above the first a student is
 given up after its first steps, below the second it is brought to the end, below the third the likely width is tried,
 and below the last steps end."""
@@ -73,9 +71,9 @@ COPIES, SEEN = 3, 4000
 """Units of which there are two copies after a round, and points that show which."""
 FEWER, EXACT_STEPS, TURNS = 2.0, 16, 4
 """Answers a parameter, and steps at a time, that lead from there to where the last digits begin, and how many times."""
-MORE_STEPS = 40
+MORE_STEPS = 30
 """Without surplus units."""
-PATIENCE, IMPATIENCE = 14, 8
+PATIENCE, IMPATIENCE = 14, 6
 """Steps over which such a student gains something, and one that may lack a unit."""
 JUMP = 3.0
 """Surplus units go where the next one is predicted to raise the residual by this factor at least."""
@@ -184,14 +182,14 @@ class _Search:
             before = fit.rms
             layout, fit = self._reshape(layout, fit)
             if fit.rms < max(CLOSE * self.bend, 2 * self.floor):
-                trial = self._try_width(layout, fit, likely)
-                found = None if trial is None else self._finish(*trial, IMPATIENCE)
+                cuts = (c for c in self._cuts(layout, fit) if int(c.kept.sum()) == likely)
+                found = self._end_without(layout, fit, next(cuts, None))
                 if found is not None:
                     return *found, str(End.TARGET)
             if fit.rms > FALLS * before or clock.now() > self.deadline:
                 break
         if fit.rms < max(NEAR * self.bend, 3 * self.floor) and clock.now() < self.deadline:
-            found = self._finish(layout, fit, PATIENCE)
+            found = self._finish(layout, fit)
             if found is not None:
                 return *found, str(End.TARGET)
         return None, fit.rms, str(fit.end)
@@ -210,35 +208,30 @@ class _Search:
         layout = replace(layout, sizes=(layout.sizes[0], *above.sizes))
         return layout, self._descend(layout, np.concatenate([start[:cut], upper]), ROUND)
 
-    def _try_width(self, layout: Layout, fit: Minimum, width: int) -> tuple[Layout, Minimum] | None:
-        """The student with fewer units, where these explain as much after some steps."""
-        for cut in self._cuts(layout, fit):
-            if int(cut.kept.sum()) == width and cut.predicted < AFFORDABLE * self.bend:
-                narrow, start = _without(layout, fit.parameters, cut)
-                trial = self._descend(narrow, start, TRIAL)
-                enough = max(fit.rms, ENOUGH * self.bend, 2 * self.floor)
-                return (narrow, trial) if trial.rms <= enough else None
-        return None
-
-    def _finish(self, layout: Layout, fit: Minimum, patience: int) -> tuple[Network, float] | None:
-        """The last digits, by steps on all answers; None where they are not reached. A student that gains little over
-        ``patience`` steps is given up; one that gains is tried without its surplus units from time to time.
+    def _finish(self, layout: Layout, fit: Minimum) -> tuple[Network, float] | None:
+        """The last digits, by steps on all answers; None where they are not reached. A student that gains little is
+        given up; one that gains is tried without its surplus units from time to time.
         """
         for _ in range(TURNS):
-            fit = self._converge(layout, fit, patience, EXACT_STEPS)
+            fit = self._converge(layout, fit, PATIENCE, EXACT_STEPS)
             if fit.rms > self._close and fit.end is not End.STEPS:
                 return None
-            done = fit.rms <= self._close
-            cut = self._surplus(layout, fit)
-            if cut is not None:
-                narrow, start = _without(layout, fit.parameters, cut)
-                trial = self._converge(narrow, replace(fit, parameters=start), IMPATIENCE, MORE_STEPS)
-                if trial.rms <= self._close:
-                    layout, fit, done = narrow, trial, True
-            if done:
-                network = self.standard.undo(layout.network(fit.parameters))
-                return sharpen(self.sight, network, self.x, self.y, self.deadline)
+            found = self._end_without(layout, fit, self._surplus(layout, fit))
+            if found is not None or fit.rms <= self._close:
+                return found or self._sharpen(layout, fit)
         return None
+
+    def _end_without(self, layout: Layout, fit: Minimum, cut: Cut | None) -> tuple[Network, float] | None:
+        """The last digits after a removal, where few steps lead there: a student of the right width needs no more."""
+        if cut is None or cut.predicted > AFFORDABLE * self.bend:
+            return None
+        narrow, start = _without(layout, fit.parameters, cut)
+        trial = self._converge(narrow, replace(fit, parameters=start), IMPATIENCE, MORE_STEPS)
+        return self._sharpen(narrow, trial) if trial.rms <= self._close else None
+
+    def _sharpen(self, layout: Layout, fit: Minimum) -> tuple[Network, float] | None:
+        network = self.standard.undo(layout.network(fit.parameters))
+        return sharpen(self.sight, network, self.x, self.y, self.deadline)
 
     def _surplus(self, layout: Layout, fit: Minimum) -> Cut | None:
         """What is removed before the largest jump of the residual that is predicted to be left."""
