@@ -76,7 +76,8 @@ MORE_STEPS = 30
 PATIENCE, IMPATIENCE = 14, 6
 """Steps over which such a student gains something, and one that may lack a unit."""
 JUMP = 3.0
-"""Surplus units go where the next one is predicted to raise the residual by this factor at least."""
+"""Surplus units go where the next one is predicted to raise the residual by this factor at least, or all together by
+no more."""
 DIGITS = 1e-6
 """Residual, relative to that of the best affine function, from where the last digits come."""
 CERTIFICATE_SHARE = 200
@@ -182,10 +183,11 @@ class _Search:
             before = fit.rms
             layout, fit = self._reshape(layout, fit)
             if fit.rms < max(CLOSE * self.bend, 2 * self.floor):
-                cuts = (c for c in self._cuts(layout, fit) if int(c.kept.sum()) == likely)
-                found = self._end_without(layout, fit, next(cuts, None))
-                if found is not None:
-                    return *found, str(End.TARGET)
+                for cut in self._cuts(layout, fit):
+                    if int(cut.kept.sum()) == likely and cut.predicted < AFFORDABLE * self.bend:
+                        found = self._end_without(layout, fit, cut)
+                        if found is not None:
+                            return *found, str(End.TARGET)
             if fit.rms > FALLS * before or clock.now() > self.deadline:
                 break
         if fit.rms < max(NEAR * self.bend, 3 * self.floor) and clock.now() < self.deadline:
@@ -216,15 +218,16 @@ class _Search:
             fit = self._converge(layout, fit, PATIENCE, EXACT_STEPS)
             if fit.rms > self._close and fit.end is not End.STEPS:
                 return None
-            found = self._end_without(layout, fit, self._surplus(layout, fit))
-            if found is not None or fit.rms <= self._close:
-                return found or self._sharpen(layout, fit)
+            for cut in self._surplus(layout, fit):
+                found = self._end_without(layout, fit, cut)
+                if found is not None:
+                    return found
+            if fit.rms <= self._close:
+                return self._sharpen(layout, fit)
         return None
 
-    def _end_without(self, layout: Layout, fit: Minimum, cut: Cut | None) -> tuple[Network, float] | None:
+    def _end_without(self, layout: Layout, fit: Minimum, cut: Cut) -> tuple[Network, float] | None:
         """The last digits after a removal, where few steps lead there: a student of the right width needs no more."""
-        if cut is None or cut.predicted > AFFORDABLE * self.bend:
-            return None
         narrow, start = _without(layout, fit.parameters, cut)
         trial = self._converge(narrow, replace(fit, parameters=start), IMPATIENCE, MORE_STEPS)
         return self._sharpen(narrow, trial) if trial.rms <= self._close else None
@@ -233,15 +236,19 @@ class _Search:
         network = self.standard.undo(layout.network(fit.parameters))
         return sharpen(self.sight, network, self.x, self.y, self.deadline)
 
-    def _surplus(self, layout: Layout, fit: Minimum) -> Cut | None:
-        """What is removed before the largest jump of the residual that is predicted to be left."""
-        cuts = self._cuts(layout, fit)
+    def _surplus(self, layout: Layout, fit: Minimum) -> list[Cut]:
+        """What is removed before the largest jump of the residual that is predicted to be left; and, of a student that
+        has converged, what raises it little.
+        """
+        cuts, found = self._cuts(layout, fit), []
         left = np.array([fit.rms, *(c.predicted for c in cuts)])
         (affordable,) = np.nonzero(left[:-1] < AFFORDABLE * self.bend)
-        if len(affordable) < 2:
-            return None
-        jump = int(affordable[np.argmax(left[affordable + 1] / left[affordable])])
-        return cuts[jump - 1] if jump and left[jump + 1] > JUMP * left[jump] else None
+        if len(affordable):
+            jump = int(affordable[np.argmax(left[affordable + 1] / left[affordable])])
+            found = [cuts[jump - 1]] if jump and left[jump + 1] > JUMP * left[jump] else []
+        if fit.rms <= self._close:
+            found += [c for c in cuts if c.predicted <= JUMP * self._close][-1:]
+        return found
 
     def _converge(self, layout: Layout, fit: Minimum, patience: int, max_steps: int) -> Minimum:
         """To where surplus units show and the last digits begin."""
