@@ -204,9 +204,8 @@ class _Search:
         if cuts:
             layout, start = _without(layout, start, cuts[-1])
         few, cut = slice(SEEN), layout.starts[1]
-        above, upper = split_units(
-            self._above(layout), start[cut:], self._values(layout, start, few), self.v[few], COPIES
-        )
+        values, copies = self._values(layout, start, few), COPIES if fit.rms > 3 * self.floor else 0
+        above, upper = split_units(self._above(layout), start[cut:], values, self.v[few], copies)
         layout = replace(layout, sizes=(layout.sizes[0], *above.sizes))
         return layout, self._descend(layout, np.concatenate([start[:cut], upper]), ROUND)
 
