@@ -23,6 +23,8 @@ DEGREE, LOW_DEGREE = 7, 4
 """Of the polynomial: to tell activations apart, and to read a slope, where more would fit anything."""
 SLOPES, SHIFTS = np.geomspace(0.25, 4.0, 19), np.linspace(-1.5, 1.5, 13)
 NUM_REFINED, NUM_STEPS = 14, 30
+DROWNED = 1e4
+"""A tail tells nothing that begins below so many times the noise."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,16 @@ def ask_profile(
     return REACH, ask(circle.point(angles, radius))
 
 
-def has_gaussian_tail(ask: Ask, circle: Circle, crossing: Crossing, noise: float) -> bool:
-    """Whether the answers approach their plateau like e^{-z^2} (erf) and not like e^{-2z} (tanh, sigmoid).
+def has_gaussian_tail(ask: Ask, circle: Circle, crossing: Crossing, noise: float) -> bool | None:
+    """Whether the answers approach their plateau like e^{-z^2} (erf) and not like e^{-2z} (tanh, sigmoid); None where
+    they have reached it: the crossing is wider than its transitions, it may hide two of them.
 
     Three answers in one tail tell, where these are exact; the top only sees its own first order there.
     """
     angles = crossing.angle + np.array([3.0, 4.5, 6.0]) * crossing.width / crossing.radius
     tail = np.linalg.norm(ask(circle.point(angles, crossing.radius)) - crossing.after, axis=1)
+    if tail[0] < DROWNED * noise:
+        return None
     tail = np.maximum(tail, noise + 1e-300)
     return bool(np.log(tail[1] / tail[2]) >= 1.25 * np.log(tail[0] / tail[1]))
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,6 +29,15 @@ def plain_network(sizes: tuple[int, ...], seed: int) -> Network:
     return Network(weights, biases, ["tanh"] * (len(sizes) - 2) + ["identity"])
 
 
+def layer_of(network: Network) -> Any:
+    """The places of the units' readings, far out on their hyperplanes."""
+    rng, readings = np.random.default_rng(5), []
+    for row, bias in zip(network.weights[0], network.biases[0], strict=True):
+        base = 1e5 * rng.standard_normal(len(row))
+        readings.append(SimpleNamespace(base=base - (row @ base + bias) / (row @ row) * row))
+    return SimpleNamespace(readings=readings)
+
+
 @pytest.mark.parametrize("sizes", [(40, 40, 15, 1), (50, 36, 12, 3)])
 def test_rows_are_read_with_the_first_layer_known_up_to_shifts(sizes, monkeypatch):
     network, rng = plain_network(sizes, 1), np.random.default_rng(2)
@@ -34,7 +46,7 @@ def test_rows_are_read_with_the_first_layer_known_up_to_shifts(sizes, monkeypatc
     sight = Sight(
         Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
     )
-    rows = read_rows(sight, None)
+    rows = read_rows(sight, layer_of(network))
     assert rows is not None
     assert rows.shape == (sizes[2], sizes[1])
     truth = network.weights[1] / np.linalg.norm(network.weights[1], axis=1, keepdims=True)
@@ -50,7 +62,31 @@ def test_a_layer_as_wide_as_the_first_does_not_show(monkeypatch):
     sight = Sight(
         Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
     )
-    assert read_rows(sight, None) is None
+    assert read_rows(sight, layer_of(network)) is None
+
+
+def with_a_weak_direction(size: float) -> Network:
+    """Forty rows on forty inputs that hardly point in one direction."""
+    network = plain_network((40, 40, 15, 1), 1)
+    left, values, right = np.linalg.svd(network.weights[0])
+    values[-1] = size * values[0]
+    rows = (left * values) @ right
+    return Network([rows, *network.weights[1:]], list(network.biases), list(network.activations))
+
+
+def test_rows_are_read_where_the_first_layer_hardly_points_somewhere(monkeypatch):
+    network, rng = with_a_weak_direction(3e-5), np.random.default_rng(2)
+    weak = np.linalg.svd(network.weights[0])[2][-1]
+    off = network.weights[0] + 1e-8 * rng.standard_normal((40, 1)) * weak
+    monkeypatch.setattr(curvature, "place_units", lambda sight, layer: (off, network.biases[0]))
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    rows = read_rows(sight, layer_of(network))
+    assert rows is not None
+    assert rows.shape == (15, 40)
+    truth = network.weights[1] / np.linalg.norm(network.weights[1], axis=1, keepdims=True)
+    assert np.min(np.max(np.abs(truth @ rows.T), axis=1)) > 0.99
 
 
 def test_many_units_under_few():

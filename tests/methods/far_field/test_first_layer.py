@@ -83,3 +83,23 @@ def test_rows_have_their_lengths_whatever_width_a_crossing_was_given(factor):
     )
     signs = np.sign(cosines[np.arange(len(rows)), true])
     np.testing.assert_allclose(signs * biases, network.biases[0][true], atol=0.4)
+
+
+def test_a_slow_unit_is_profiled_without_its_neighbours():
+    """Along the circle the others, thirty times as long, switch within its transition."""
+    network, rng = random_network((6, 5, 4, 1), "tanh", seed=2), np.random.default_rng(5)
+    rows = network.weights[0].copy()
+    rows[0] *= 0.03
+    network = replace(network, weights=(rows, *network.weights[1:]))
+    sight = Sight(
+        Meter(resolve(network)), Precision(1e-17, 1.0, "float64"), act.get("tanh"), rng, float("inf")
+    )
+    circle = random_circle(6, rng)
+    crossings = find_crossings(
+        sight.meter.ask, circle, sight.radius, sight.activation, tolerance=sight.tolerance, close=256.0
+    )
+    layer = sharpen_rows(sight, read_first_layer(sight, circle, crossings, True, np.eye(6)))
+    found, _ = place_units(sight, layer)
+    cosines = np.abs(found @ rows.T) / np.linalg.norm(found, axis=1, keepdims=True)
+    true = np.argmax(cosines / np.linalg.norm(rows, axis=1), axis=1)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), np.linalg.norm(rows[true], axis=1), rtol=0.03)

@@ -78,3 +78,26 @@ def test_a_second_go_takes_wider_students_and_asks_for_what_is_missing_only(monk
     widths = [top.attempts[0][1][1] for top in (first, second)]
     assert widths[0] < widths[1]
     assert sight.meter.ledger.total == second.num_vertices
+
+
+def test_every_second_point_of_exact_answers_lies_further_out(monkeypatch):
+    network, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
+    monkeypatch.setattr(middle, "SEARCH", replace(middle.SEARCH, num_steps=1))
+    spreads = {}
+    for kind in ("float64", "float32"):
+        sight = replace(look_at(network, monkeypatch, rng), precision=Precision(1e-17, 1.0, kind))
+        Middle(sight, ROWS, None).go_on(clock.now() + 60, num_students=1)
+        sizes = np.linalg.norm(sight.meter.transcript()[0], axis=1)
+        spreads[kind] = np.sqrt(np.mean(sizes[1::2] ** 2) / np.mean(sizes[::2] ** 2))
+    assert spreads["float64"] > 4
+    assert spreads["float32"] < 1.2
+
+
+def test_two_units_that_are_alike_are_told_apart(monkeypatch):
+    plain, rng = steep_network((4, 8, 6, 2), 3, 2.5), np.random.default_rng(1)
+    second = plain.weights[1].copy()
+    second[1] = second[0] + 0.3 * rng.standard_normal(8)
+    network = Network([plain.weights[0], second, plain.weights[2]], plain.biases, plain.activations)
+    found = Middle(look_at(network, monkeypatch, rng), ROWS, None).go_on(clock.now() + 60)
+    assert found.network is not None, found.reason
+    assert unweave.compare(network, found.network).max_relative_error < 1e-9

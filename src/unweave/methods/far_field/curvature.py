@@ -24,17 +24,21 @@ from unweave.algebra.pencil import eigen_pencil
 from unweave.methods.far_field.first_layer import FirstLayer, place_units
 from unweave.methods.far_field.sight import Sight
 from unweave.methods.far_field.top import Top
+from unweave.methods.far_field.weak_directions import read_weak_directions
 from unweave.methods.far_field.wide import fit_along
 from unweave.students.overwide import Pool
 
 STAYING = 0.8
 """Share of the units that stay."""
-SURPLUS = 12
-"""Differences of first order beyond the number that could be independent."""
+SURPLUS, AT_A_TIME = 12, 6
+"""Differences of first order beyond the number that are independent, and how many are asked for at a time."""
 GAP = 30.0
 """Least fall of the singular values behind the last unit."""
 SPREAD = 0.6
 """Of the arguments at the point of the Hessians."""
+NEAR = 0.02
+"""Singular values of the rows, relative to the largest, of directions in which that point lies away from the origin: it
+would lie far out in others, and rounding of x drown the differences."""
 MOVED = 1.5
 """How far the arguments of R are moved."""
 OFF = 0.4
@@ -66,11 +70,13 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
     have no such form.
     """
     rows, biases = place_units(sight, layer)
-    asker = _Asker(sight, np.linalg.pinv(rows), biases)
+    rows = read_weak_directions(sight, rows, np.array([reading.base for reading in layer.readings]))
     num_units, rng = len(rows), sight.rng
     order = rng.permutation(num_units)
     staying, moving = np.split(order, [int(np.ceil(STAYING * num_units))])
-    start = SPREAD * rng.standard_normal(num_units)
+    origin = np.linalg.pinv(rows, rcond=NEAR) @ (SPREAD * rng.standard_normal(num_units) - biases)
+    start = rows @ origin + biases
+    asker = _Asker(sight, np.linalg.pinv(rows), origin, start)
 
     # what leaves I alone; short ways in x, since an error of the rows grows with them
     free = np.linalg.svd(rows[staying])[2][len(staying) :]
@@ -82,7 +88,11 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
         u[moving] += ways @ rng.standard_normal(len(free))
         return u
 
-    span = _span([asker.first(elsewhere(), staying) for _ in range(asker.num_places(len(staying)))])
+    span, firsts = None, np.zeros((0, len(staying)))
+    while len(firsts) < len(staying) + SURPLUS and (span is None or len(firsts) < span.shape[1] + SURPLUS):
+        more = [asker.first(elsewhere(), staying) for _ in range(asker.num_places(AT_A_TIME))]
+        firsts = np.concatenate([firsts, *more])
+        span = _span(firsts)
     if span is None:
         return None
     here = asker.place(start, staying, moving)
@@ -100,16 +110,16 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
 class _Asker:
     """Differences of the answers in the arguments of the first layer."""
 
-    def __init__(self, sight: Sight, inverse: np.ndarray, biases: np.ndarray):
-        self._meter, self._inverse, self._biases = sight.meter, inverse, biases
+    def __init__(self, sight: Sight, inverse: np.ndarray, origin: np.ndarray, start: np.ndarray):
+        self._meter, self._inverse, self._origin, self._start = sight.meter, inverse, origin, start
         self.num_outputs = sight.meter.output_size
 
-    def num_places(self, most: int) -> int:
-        return -(-(most + SURPLUS) // self.num_outputs)
+    def num_places(self, num_differences: int) -> int:
+        return -(-num_differences // self.num_outputs)
 
     def ask(self, u: np.ndarray) -> np.ndarray:
         with self._meter.stage("curvature"):
-            return self._meter.ask((u - self._biases) @ self._inverse.T)
+            return self._meter.ask(self._origin + (u - self._start) @ self._inverse.T)
 
     def first(self, u: np.ndarray, units: np.ndarray) -> np.ndarray:
         """(outputs, units)."""
@@ -135,9 +145,9 @@ class _Asker:
         return _Place((ahead - behind).T / (2 * STEP), second)
 
 
-def _span(firsts: list[np.ndarray]) -> np.ndarray | None:
+def _span(firsts: np.ndarray) -> np.ndarray | None:
     """An orthonormal basis (units, width) of what first differences span; None where they span everything."""
-    left, values, _ = np.linalg.svd(np.concatenate(firsts).T, full_matrices=False)
+    left, values, _ = np.linalg.svd(firsts.T, full_matrices=False)
     falls = values[:-1] / np.maximum(values[1:], 1e-300)
     width = int(np.argmax(falls)) + 1
     return left[:, :width] if falls[width - 1] > GAP else None

@@ -191,7 +191,7 @@ def place_units(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray
         rows, widths, answers = _profile(sight, layer)
         opposite = _ask_across(sight, layer, widths, WIDE_REACH, side=-1.0)
     middles = [_middle(REACH, a) + _middle(WIDE_REACH, b) for a, b in zip(answers, opposite, strict=True)]
-    return rows, -np.array(middles) * widths * np.sum(rows * layer.tangents, axis=1) / 2
+    return rows, -np.array(middles) * widths * np.linalg.norm(rows, axis=1) / 2
 
 
 def _profile(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -200,7 +200,8 @@ def _profile(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray, n
     A top that is not monotone gives a crossing a width of any size: then the first profile shows a piece of the
     transition, or too few places in it, but its slope tells where to ask for a better one.
     """
-    widths = np.array([r.crossing.width for r in layer.readings])
+    along = np.abs(np.sum(layer.rows * layer.tangents, axis=1)) / _lengths(layer)
+    widths = np.array([r.crossing.width for r in layer.readings]) * along
     answers = _ask_across(sight, layer, widths, REACH)
     slopes = np.array([_slope(sight, a) for a in answers])
     for _ in range(PROFILES - 1):
@@ -211,9 +212,11 @@ def _profile(sight: Sight, layer: FirstLayer) -> tuple[np.ndarray, np.ndarray, n
         answers[off] = _ask_across(sight, layer, widths, REACH, units=off)
         slopes[off] = [_slope(sight, a) for a in answers[off]]
     slopes = np.where(np.abs(np.log(slopes)) > np.log(LIKELY), 1.0, slopes)
-    along = np.sum(layer.rows * layer.tangents, axis=1)
-    rows = layer.rows * (slopes / widths / np.where(along == 0, 1.0, np.abs(along)))[:, None]
-    return rows, widths, answers
+    return layer.rows * (slopes / widths / _lengths(layer))[:, None], widths, answers
+
+
+def _lengths(layer: FirstLayer) -> np.ndarray:
+    return np.maximum(np.linalg.norm(layer.rows, axis=1), 1e-300)
 
 
 def _slope(sight: Sight, answers: np.ndarray) -> float:
@@ -229,10 +232,15 @@ def _ask_across(
     units: np.ndarray | None = None,
     side: float = 1.0,
 ) -> np.ndarray:
-    """Answers across each crossing, or its antipode, at places in widths: (units, places, outputs)."""
+    """Answers across each crossing, or its antipode, at places in widths: (units, places, outputs).
+
+    The way goes along the unit's own row, which moves its argument fastest: along the circle a unit may turn so slowly
+    that others switch within its transition.
+    """
     units = np.arange(len(widths)) if units is None else units
     bases = side * np.array([layer.readings[i].base for i in units])
-    points = bases[:, None] + (widths[units, None] * places)[:, :, None] * layer.tangents[units, None]
+    ways = (layer.rows / _lengths(layer)[:, None])[units]
+    points = bases[:, None] + (widths[units, None] * places)[:, :, None] * ways[:, None]
     return sight.meter.ask(points.reshape(-1, bases.shape[1])).reshape(*points.shape[:2], -1)
 
 

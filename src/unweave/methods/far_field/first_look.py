@@ -12,7 +12,7 @@ from unweave.probes.far_circle import Circle, Crossing
 from unweave.probes.far_rows import choose_radii
 
 PROFILES = 6
-"""Crossings of coarse answers that are asked for their profile, the strongest ones."""
+"""Crossings that are asked for their profile, the strongest ones, or in turn for their tail until one tells."""
 DECIDING, UNKNOWN = 3, 1e-6
 """Crossings of one hidden layer whose profiles decide whether it is any known activation, and what most of them leave,
 relative to their spread, where it is none; the right one leaves the rounding of places."""
@@ -32,9 +32,9 @@ def see_activation(
     strength = np.array([float(np.linalg.norm(c.jump)) for c in crossings])
     with sight.meter.stage("activation"):
         if not sight.coarse:
-            strongest = crossings[int(np.argmax(strength))]
-            gaussian = has_gaussian_tail(sight.meter.ask, circle, strongest, sight.noise)
-            chosen = "erf" if gaussian else "tanh"
+            strongest = [crossings[i] for i in np.argsort(-strength, kind="stable")[:PROFILES].tolist()]
+            tails = (has_gaussian_tail(sight.meter.ask, circle, c, sight.noise) for c in strongest)
+            chosen = "erf" if next((t for t in tails if t is not None), False) else "tanh"
             return act.get(chosen) if chosen in candidates else sight.activation
         radii = choose_radii(crossings, sight.activation, sight.radius)
         # the nearer and the stronger, the clearer
