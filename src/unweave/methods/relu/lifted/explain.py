@@ -127,20 +127,16 @@ class Explained:
         holds[:before] = True
         self.planes = planes.take(holds)
         if self.follower is not None and len(self.planes) > before:
-            if self.inquiry.coarse:  # rough answers do not always show a bend that was not reckoned with
-                self.follower.restart(self.planes)
-            else:
-                self.follower.extend(self.planes)
+            self.follower.extend(self.planes)
         return np.flatnonzero(holds[before:])
 
     def _promote(self) -> bool:
         """Whether traces that nothing bends are planes of the first layer; these are added."""
         assert self.follower is not None
         numbers, planes = self.follower.straight()
-        traces = self.follower.traces
+        seeds = self.follower.traces.seed[numbers]
         holding = self._grow(self.planes.join(planes))
-        if not self.inquiry.coarse or self.follower.traces is traces:
-            self.follower.drop(numbers[holding])
+        self.follower.drop(np.flatnonzero(np.isin(self.follower.traces.seed, seeds[holding])))
         return len(holding) > 0
 
     @property

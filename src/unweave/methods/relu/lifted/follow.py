@@ -70,6 +70,7 @@ class Follower:
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
         self.met = Meetings(exact=not self.sightings.inquiry.coarse)
+        self.kinks = np.zeros(0, dtype=int)
         self.owned = np.zeros((0, 0), dtype=bool)
         self.taken = np.zeros(0, dtype=bool)
 
@@ -139,10 +140,31 @@ class Follower:
         return look_beyond(self.faces, self.traces, starts, self.low, self.high)
 
     def extend(self, planes: Planes) -> None:
-        """More planes, the first of which are the ones known before."""
+        """More planes, the first of which are the ones known before.
+
+        Rough answers do not always show a bend that was not reckoned with: what lies beyond a new plane may have misled.
+        """
+        if self.sightings.inquiry.coarse:
+            self._forget_misled(planes.take(np.arange(len(self.planes), len(planes))))
         self.traces = self.traces.over(planes, self.sightings.x[self.traces.seed])
         self.planes, self.failures = planes, {}
         self.faces: Faces = Faces.draw(planes, self.low, self.high, self.rng)
+
+    def _forget_misled(self, fresh: Planes) -> None:
+        """Without the traces that kinks and places on both sides of one of the ``fresh`` planes tell; they begin anew."""
+        self.own(self.kinks)
+        kept = np.ones(len(self.traces), dtype=bool)
+        for j, seed in enumerate(self.traces.seed):
+            x = self.sightings.x[np.append(self.kinks[self.owned[:, j]], seed).astype(int)]
+            if int(seed) in self.places:
+                x = np.concatenate([x, self.places[int(seed)][0]])
+            above = fresh.heights(x) > 0
+            kept[j] = not np.any(above.any(axis=0) & ~above.all(axis=0))
+        for seed in self.traces.seed[~kept]:
+            self.started.discard(int(seed))
+            self.places.pop(int(seed), None)
+        self.priors, self.fitted = {}, {}
+        self.traces = self.traces.take(np.flatnonzero(kept))
 
     def replace_planes(self, planes: Planes) -> None:
         """The same planes, known better."""
@@ -279,7 +301,7 @@ class Follower:
 
     def own(self, kinks: np.ndarray) -> None:
         """Which of the kinks lie on which traces: place, direction among the outputs and size of the jump agree."""
-        self.kinks = kinks
+        self.kinks: np.ndarray = kinks
         self.owned: np.ndarray = self._own(self.traces)
         self.taken: np.ndarray = np.zeros(len(kinks), dtype=bool)
         if self.others is not None and self.others.beta.shape[1] == len(self.planes):

@@ -127,10 +127,11 @@ def measure_room(
     room = np.minimum(apart.min(axis=1), np.minimum(x - low, high - x).min(axis=1))
     # zero sets of the other units, where these are known; what lies here as well is the same unit, seen elsewhere
     signs = np.where(heights > 0, 1.0, -1.0)
+    bends = np.einsum("mn,nd->nmd", traces.beta, traces.planes.normals).reshape(len(traces.planes), -1)
     for chunk in np.array_split(rows, len(rows) * len(traces) // 40_000 + 1):
         z = np.abs(traces.values(x[chunk], heights[chunk]))
-        slopes = np.einsum("pn,mn,nd->pmd", signs[chunk], traces.beta, traces.planes.normals, optimize=True)
-        steep = np.linalg.norm(traces.gamma[:, :-1] + slopes, axis=2)
+        slopes = traces.gamma[:, :-1] + (signs[chunk] @ bends).reshape(len(chunk), len(traces), -1)
+        steep = np.sqrt(np.einsum("pmd,pmd->pm", slopes, slopes))
         far = np.where(traces.holds(signs[chunk]), z / np.maximum(steep, 1e-300), np.inf)
         far[np.arange(len(chunk)), unit[chunk]] = np.inf
         far[far < HERE * room[chunk, None]] = np.inf
