@@ -18,7 +18,7 @@ from unweave.methods.relu.lifted.traces import Traces
 from unweave.methods.relu.lifted.wander import Meetings
 from unweave.probes.inquiry import Inquiry
 
-ANGLES = np.pi * np.array([0.02, 0.09, 0.2, 0.35, 0.5, 0.65, 0.8, 0.91, 0.98])
+ANGLES = np.pi * np.array([0.01, 0.045, 0.12, 0.28, 0.5, 0.72, 0.88, 0.955, 0.99])
 """Where on the half circle is asked at first."""
 WEDGE = ((0.3, 1.0), (0.6, 1.0), (0.85, 1.0), (0.4, 0.6), (0.7, 0.6), (1.3, 1.0))
 """Then between the plane and the zero set where few answers came from: shares of the angle, and of the radius."""
