@@ -23,7 +23,7 @@ from unweave.methods.relu.lifted.refine import choose_places, measure_places, of
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.straight import find_straight, repeated
 from unweave.methods.relu.lifted.traces import Traces
-from unweave.methods.relu.lifted.unite import are_alike, unite
+from unweave.methods.relu.lifted.unite import are_alike, share_weights, unite
 from unweave.methods.relu.lifted.units import Unit
 from unweave.methods.relu.lifted.votes import cross_by_votes
 from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
@@ -69,6 +69,7 @@ class Follower:
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
+        self.offered: dict[int, tuple[int, int]] = {}
         self.met = Meetings(exact=not self.sightings.inquiry.coarse)
         self.kinks = np.zeros(0, dtype=int)
         self.owned = np.zeros((0, 0), dtype=bool)
@@ -142,7 +143,8 @@ class Follower:
     def extend(self, planes: Planes) -> None:
         """More planes, the first of which are the ones known before.
 
-        Rough answers do not always show a bend that was not reckoned with: what lies beyond a new plane may have misled.
+        Rough answers do not always show a bend that was not reckoned with: what lies beyond a new plane may have
+        misled.
         """
         if self.sightings.inquiry.coarse:
             self._forget_misled(planes.take(np.arange(len(self.planes), len(planes))))
@@ -151,7 +153,7 @@ class Follower:
         self.faces: Faces = Faces.draw(planes, self.low, self.high, self.rng)
 
     def _forget_misled(self, fresh: Planes) -> None:
-        """Without the traces that kinks and places on both sides of one of the ``fresh`` planes tell; they begin anew."""
+        """Without traces that kinks and places on both sides of one of the ``fresh`` planes tell; they begin anew."""
         self.own(self.kinks)
         kept = np.ones(len(self.traces), dtype=bool)
         for j, seed in enumerate(self.traces.seed):
@@ -181,9 +183,17 @@ class Follower:
         self.__post_init__()
 
     def straight(self) -> tuple[np.ndarray, Planes]:
-        """Traces that nothing bends, and the planes of the first layer they may be."""
+        """Traces that nothing bends, of which that is news, and the planes of the first layer they may be."""
         failed = {seed for (seed, _), count in self.failures.items() if count}
-        return find_straight(self.traces, failed)
+        numbers, planes = find_straight(self.traces, failed)
+        fresh = []
+        for place, j in enumerate(numbers):
+            seed, told = int(self.traces.seed[j]), (int(self.traces.known[j].sum()), len(self.planes))
+            if self.offered.get(seed) != told:
+                self.offered[seed] = told
+                fresh.append(place)
+        rows = np.array(fresh, dtype=int)
+        return numbers[rows], planes.take(rows)
 
     def drop(self, numbers: np.ndarray) -> None:
         """Without the numbered traces and those on the same facets, which are no units."""
@@ -359,6 +369,16 @@ class Follower:
                 row = place.get(int(traces.seed[other]))
                 if row is not None and self.owned[row, j]:
                     gone[other] = True
+                    if (
+                        self.sightings.inquiry.coarse
+                    ):  # crossings that one has cost the other need not cost again
+                        signs = np.where(
+                            self.planes.heights(self.sightings.x[[traces.seed[other]]]) > 0, 1.0, -1.0
+                        )
+                        facets = traces.facets(np.array([j, other]), np.repeat(signs, 2, axis=0))[:, :-1]
+                        share_weights(
+                            traces, int(j), int(other), float(np.sign(facets[0] @ facets[1])) or 1.0
+                        )
                     continue
                 key = int(traces.seed[j]), int(traces.seed[other])
                 news = int(traces.known[j].sum()), int(traces.known[other].sum())

@@ -1,10 +1,10 @@
 """What a second-layer unit's weight on a plane is, from rough answers on a half disc beyond the plane.
 
-Where its zero set meets a plane of the first layer it goes on beyond, into a half disc on which nothing else bends. There
-the answers are affine plus ``output * relu(z + b h)``, with ``z`` the unit as it is known before the plane and ``h`` the
-height beyond it. All is linear but ``b``, and in ``b`` piecewise: for each set of points at which the unit may be on one
-least squares. One set alone must explain all answers. Nothing is asked that a sharp bend could spoil: a weight may be
-many times the unit's slope.
+Where its zero set meets a plane of the first layer it goes on beyond, into a half disc on which nothing else bends.
+There the answers are affine plus ``output * relu(z + b h)``, with ``z`` the unit as it is known before the plane and
+``h`` the height beyond it. All is linear but ``b``, and in ``b`` piecewise: least squares for each set of points at
+which the unit may be on. One set alone must explain all answers. No sharp bend spoils that: a weight may be many
+times the unit's slope. Where the unit is not known well enough a half disc before the plane tells its value first.
 """
 
 from __future__ import annotations
@@ -125,7 +125,9 @@ def _move(inquiry: Inquiry, traces: Traces, m: Meetings, share: float) -> tuple[
     part = m.take(vague)
     angles = np.tile(-ANGLES, (len(vague), 1))
     radii = np.tile(share * part.room[:, None], (1, len(ANGLES)))
-    disc = _Disc.ask(inquiry, traces, part, angles, radii, _Anchor(part.x, np.zeros(len(vague)), np.zeros(len(vague))))
+    disc = _Disc.ask(
+        inquiry, traces, part, angles, radii, _Anchor(part.x, np.zeros(len(vague)), np.zeros(len(vague)))
+    )
     told = disc.solve(np.ones_like(disc.height))
     way, steep = _along(traces, part)
     found = told.good & told.sole & (np.abs(told.weight) < 0.7 * share * part.room * steep)
@@ -149,7 +151,7 @@ def _far(traces: Traces, m: Meetings) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Anchor:
-    """What was read of the units beside meetings: their values at places ``x`` are ``shift`` more than they are known."""
+    """What was read of units beside meetings: their values at places ``x`` are ``shift`` more than was known."""
 
     x: np.ndarray
     shift: np.ndarray

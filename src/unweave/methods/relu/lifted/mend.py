@@ -38,6 +38,8 @@ FOR_EACH = 3
 """Answers on either side of a unit, for each of its weights, that a fit of everything sees."""
 MOST_UNSURE, SURE = 400, 0.5
 """Points asked at a time where the sum is not certain, and the standard error in error bars up to which it is."""
+FIRST = 5
+"""Steps of the first fit without a unit."""
 MORE = 2
 """How often is asked around wrong answers in each turn, at least."""
 PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
@@ -143,7 +145,8 @@ class Mended(Fitted):
                 break
             first = wrong
             rows = np.union1d(rows, np.argsort(-misses)[: max(len(rows) // 4, FEWEST)])
-            point = fit_freely(point, x[rows], y[rows], bars[rows])
+            # a few steps show whether the others can stand for what is left out
+            point = fit_freely(point, x[rows], y[rows], bars[rows], max_steps=15 if turn else FIRST)
         return None
 
     def polish(self) -> None:

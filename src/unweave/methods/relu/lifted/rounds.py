@@ -68,6 +68,9 @@ def _search(search: Search, max_rounds: int, say: Callable[[str], None]) -> None
         seen = search.sightings
         say(f"round {turn}: {len(seen.scans)} lines, {len(seen)} kinks, {len(search.planes)} planes")
         if not search.is_shallow:
+            if inquiry.coarse and not edges:  # a plane that cuts off a corner spoils every fit
+                search.draw_edges(EDGES)
+                edges = True
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")

@@ -14,7 +14,6 @@ import numpy as np
 from unweave.core.columns import Columns
 from unweave.methods.relu.lifted.traces import Traces
 
-
 HERE = 1e-3
 """Zero sets closer to a place, relative to the room among planes, are the one that it lies on."""
 
