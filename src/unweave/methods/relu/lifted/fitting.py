@@ -34,6 +34,8 @@ HOPELESS = 300.0
 """Median deviation in error bars from which on a fit of everything takes a few steps only."""
 ROWS, ROUND = 3.0, 5e9
 """Residuals a parameter in a fit of everything, and work of a step that allows more of them."""
+NEARLY = 5e-3
+"""Share of wrong answers below which following zero sets is dearer than mending, and turns need not halve it."""
 HOPEFUL, GAINING = 0.1, 0.8
 """Share of wrong answers that is set right unit by unit, and the share of those before that is no gain."""
 WORSE = 3.0
@@ -185,7 +187,8 @@ class Fitted(Compared):
                 self.extras = follower.others = best[2]
                 return self._best_sum(sums)
             best = wrong, traces, self.extras
-            if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
+            over = turn == max_turns or clock.now() > self.deadline
+            if typical > 0.5 * BEYOND or wrong < NEARLY or over:  # the few that are left are mended as well
                 return self._best_sum(sums)
             far = np.flatnonzero(misses > BEYOND)
             if wrong < CORNERS:

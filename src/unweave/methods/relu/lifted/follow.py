@@ -40,8 +40,8 @@ FEW_ODD = 0.3
 """Share of traces below which those that all answers together do not bear out are no units."""
 BEGINNING, FIRST_PLACES = 2, 6
 """Rough answers: how often a new trace is told better before it is followed, and at how many places at a time."""
-MOST_FAILURES = 4
-"""Meetings of a unit and a plane that are asked at in vain."""
+MOST_FAILURES, FEWER_FAILURES = 4, 2
+"""Meetings of a unit and a plane that are asked at in vain: exact answers, and rough ones, which each costs more."""
 
 
 @dataclass
@@ -99,7 +99,8 @@ class Follower:
                 self.failures.get((int(self.traces.seed[u]), int(p)), 0)
                 for u, p in zip(meetings.unit, meetings.plane, strict=True)
             ]
-            meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < MOST_FAILURES))
+            most = FEWER_FAILURES if self.sightings.inquiry.coarse else MOST_FAILURES
+            meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < most))
             crossed, places = (
                 measure_crossings(self.sightings.inquiry, self.traces, meetings)
                 if len(meetings)

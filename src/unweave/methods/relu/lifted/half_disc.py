@@ -24,7 +24,7 @@ WEDGE = ((0.3, 1.0), (0.6, 1.0), (0.85, 1.0), (0.4, 0.6), (0.7, 0.6), (1.3, 1.0)
 """Then between the plane and the zero set where few answers came from: shares of the angle, and of the radius."""
 ENOUGH = 3
 """Answers on either side of the zero set that tell."""
-RADII = (0.8, 0.3, 0.1)
+RADII = (0.8, 0.25)
 """Radii that are tried, relative to the room around a meeting."""
 VAGUE, SURE = 2.0, 24.0
 """Standard errors of a unit's value at a meeting below its rise over the disc, for the meeting to be looked for at all,

@@ -17,6 +17,7 @@ from unweave.methods.relu.lifted.fitting import (
     FEWEST,
     LEAVING,
     MOST_HELD,
+    NEARLY,
     ROUND,
     ROWS,
     Fitted,
@@ -42,10 +43,9 @@ FIRST = 5
 """Steps of the first fit without a unit."""
 MORE = 2
 """How often is asked around wrong answers in each turn, at least."""
-PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
-"""Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
-everything may leave for all that is known to be moved; and the share of wrong answers from which on a turn must halve
-it."""
+PATIENCE, HALVED = 3, 0.5
+"""Turns in a row that leave no fewer wrong answers, after which others are no use, and the share of them that a fit of
+everything may leave for all that is known to be moved; where few answers are wrong no turn need halve them."""
 
 
 @dataclass

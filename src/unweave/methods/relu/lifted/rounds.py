@@ -8,8 +8,7 @@ import numpy as np
 
 from unweave.core import clock
 from unweave.evidence.precision import Precision
-from unweave.methods.relu.lifted.fitting import CORNERS
-from unweave.methods.relu.lifted.mend import NEARLY
+from unweave.methods.relu.lifted.fitting import CORNERS, NEARLY
 from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
