@@ -13,7 +13,7 @@ import numpy as np
 
 from unweave.core.domains import Box, Domain
 from unweave.methods.relu.lifted.changing import find_changing
-from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
+from unweave.methods.relu.lifted.draw import crowded_lines, edge_lines, fair_lines
 from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.planes import (
     Planes,
@@ -80,6 +80,16 @@ class Explained:
         if isinstance(self.domain, Box):
             with self.inquiry.meter.stage("lines"):
                 self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
+
+    def draw_crowded(self, num_lines: int) -> None:
+        """Short lines where the kinks of others crowd."""
+        s = self.sightings
+        if s.lines is None or not self.is_bounded:
+            return
+        lines = crowded_lines(self.domain, s.lines, s.line, s.t, num_lines, self.rng)
+        if len(lines):
+            with self.inquiry.meter.stage("lines"):
+                s.add_lines(lines, fair=False)
 
     def find_planes(self) -> None:
         if not self.inquiry.coarse:

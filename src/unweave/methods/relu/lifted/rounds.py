@@ -22,6 +22,8 @@ MOST_LINES = 60
 """Lines drawn at a time through the few answers that are wrong."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
+CROWDS = 12
+"""Most lines at a time where kinks crowd."""
 NOWHERE = 10.0
 """Relative standard error of a unit from which on it is likely none."""
 GOAL = 40.0
@@ -70,6 +72,8 @@ def _search(search: Search, max_rounds: int, say: Callable[[str], None]) -> None
             if inquiry.coarse and not edges:  # a plane that cuts off a corner spoils every fit
                 search.draw_edges(EDGES)
                 edges = True
+            if inquiry.coarse:
+                search.draw_crowded(CROWDS)
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")
