@@ -23,7 +23,7 @@ from unweave.methods.relu.lifted.refine import choose_places, measure_places, of
 from unweave.methods.relu.lifted.sightings import DEVIATIONS, Sightings
 from unweave.methods.relu.lifted.straight import find_straight, repeated
 from unweave.methods.relu.lifted.traces import Traces
-from unweave.methods.relu.lifted.unite import are_alike, share_weights, unite
+from unweave.methods.relu.lifted.unite import are_alike, unite
 from unweave.methods.relu.lifted.units import Unit
 from unweave.methods.relu.lifted.votes import cross_by_votes
 from unweave.methods.relu.lifted.wander import Particles, pick_best, wander
@@ -370,16 +370,6 @@ class Follower:
                 row = place.get(int(traces.seed[other]))
                 if row is not None and self.owned[row, j]:
                     gone[other] = True
-                    if (
-                        self.sightings.inquiry.coarse
-                    ):  # crossings that one has cost the other need not cost again
-                        signs = np.where(
-                            self.planes.heights(self.sightings.x[[traces.seed[other]]]) > 0, 1.0, -1.0
-                        )
-                        facets = traces.facets(np.array([j, other]), np.repeat(signs, 2, axis=0))[:, :-1]
-                        share_weights(
-                            traces, int(j), int(other), float(np.sign(facets[0] @ facets[1])) or 1.0
-                        )
                     continue
                 key = int(traces.seed[j]), int(traces.seed[other])
                 news = int(traces.known[j].sum()), int(traces.known[other].sum())
