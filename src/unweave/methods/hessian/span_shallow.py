@@ -15,12 +15,20 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from unweave.algebra.matrix_span import half_vectorise, outer_squares
+from unweave.core import activations as act
 from unweave.core.activations import Activation
 from unweave.core.network import Network
 from unweave.solve.descend import Settings
-from unweave.solve.fit import fit_layout
+from unweave.solve.fit import fit_layout, spread_of
+from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.polish import polish
 from unweave.students.forms import Form
+
+
+LARGE = 1500
+"""Parameters from which on all of them are fitted by products with the Jacobian, and no standard errors are stated."""
+LAST = 1e-15
+"""Error of exact answers, relative to their spread."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +113,8 @@ def fit_shallow(
     )
     top = np.linalg.lstsq(design, y, rcond=1e-10)[0].T
     start = np.concatenate([np.hstack([rows, biases[:, None]]).ravel(), top.ravel()])
+    if layout.num_parameters > LARGE and not form.skips:
+        return _fit_large(layout.network(start), x, y, activation, noise, deadline)
     settings = Settings(target=1e-14, max_steps=80, damping=1e-3, stall_steps=30, deadline=deadline)
     found = fit_layout(layout, start, x, y, settings=settings)
     floor = noise / max(float(np.std(y)), 1e-300)
@@ -116,3 +126,19 @@ def fit_shallow(
     polished = polish(plain.network, x, y, noise=noise)
     num_null = polished.null_directions.shape[1]
     return ShallowFit(polished.network, polished.rms, activation, plain.undetermined, num_null)
+
+
+def _fit_large(
+    start: Network, x: np.ndarray, y: np.ndarray, activation: str, noise: float, deadline: float
+) -> ShallowFit:
+    """The same for many parameters, from a start that is right to a per cent or so."""
+    spread = spread_of(y)
+    sigma = max(noise, LAST * spread)
+    found = polish_weighted(
+        start, x, y, sigma, max_steps=25, damping=1e-7, patience=3, geodesic=True, deadline=deadline
+    )
+    rms = found.rms * sigma / spread
+    if rms > max(1e-6, 3 * noise / spread):
+        return ShallowFit(None, rms, activation)
+    sigmoid = act.get(activation).name == "sigmoid"
+    return ShallowFit(found.network.as_sigmoid() if sigmoid else found.network, rms, activation)
