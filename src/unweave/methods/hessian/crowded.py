@@ -28,10 +28,10 @@ SLACK = 1.5
 """Squares of the directions for each unit."""
 SURPLUS, SHARE = 4, 0.05
 """Hessians beyond the number of units, at least, and so many at a time relative to the units that may show."""
-GAP, TWICE = 10.0, 3.5
-"""Least fall of the singular values behind the last unit, and where further Hessians show the same one."""
-LOOKS = 8
-"""Places and directions at which third derivatives say how long a step may be."""
+GAP = 3.5
+"""Least fall of the singular values behind the last unit, which further Hessians have to show again."""
+LOOKS, HALVINGS = 8, 20
+"""Places and directions at which third derivatives say how long a step may be, over a length halved until it fits."""
 RANK_ONE = 1e-3
 """Squared distance of a unit's square from the span, at most."""
 TRIES, MORE = 3, 0.15
@@ -98,13 +98,15 @@ def _grow_span(views: _Views, capacity: int) -> MatrixSpan | None:
     step, before = max(int(SHARE * capacity), 1), 0
     while True:
         num_rows = len(views.points) * views.num_outputs
-        if num_rows > SURPLUS:
+        if num_rows >= views.probe.size:
             spectrum = views.span().spectrum
             falls = spectrum[:-1] / np.maximum(spectrum[1:], 1e-300)
-            rank = int(np.argmax(falls[: num_rows - SURPLUS])) + 1
-            if falls[rank - 1] > (TWICE if rank == before else GAP):
+            falls = spectrum[:-1] / np.maximum(spectrum[1:], 1e-300)
+            (last,) = np.nonzero(falls[: num_rows - SURPLUS] > GAP)
+            rank = int(last[-1]) + 1 if len(last) else 0
+            if rank == before and rank > views.probe.size // 2:
                 return views.span(rank) if rank <= capacity else None
-            before = rank if falls[rank - 1] > TWICE else 0
+            before = rank
         if num_rows >= (1 + 2 * SHARE) * capacity + SURPLUS:
             return None
         missing = max(views.probe.size - num_rows, step)  # fewer units would have shown in two Hessians
@@ -127,9 +129,14 @@ class _Views:
 
     def _choose_step(self) -> float:
         """Where what a forward difference leaves out, step times third derivative, is as large as rounding."""
-        probe, wide = self.probe, self.probe.unit
-        steps = wide * np.concatenate([k * self._basis[:LOOKS] for k in (-2, -1, 1, 2)])
-        answers = self._ask(probe.inner_points(LOOKS), steps).reshape(LOOKS, 4, -1)
+        probe, wide, domain = self.probe, self.probe.unit, self.probe.meter.domain
+        points = probe.inner_points(LOOKS)
+        steps = np.concatenate([k * self._basis[:LOOKS] for k in (-2, -1, 1, 2)])
+        for _ in range(HALVINGS):
+            if np.all(domain.contains((points[:, None] + wide * steps).reshape(-1, probe.size))):
+                break
+            wide /= 2
+        answers = self._ask(points, wide * steps).reshape(LOOKS, 4, -1)
         third = answers[:, 3] - 2 * answers[:, 2] + 2 * answers[:, 1] - answers[:, 0]
         precision = probe.problem.precision
         noise = max(precision.noise, np.finfo(float).eps * float(np.sqrt(np.mean(answers**2))))
