@@ -1,10 +1,10 @@
 """The rows of one hidden layer of more units than inputs, from Hessians in a few directions.
 
 In s directions, the columns of U, ``U' Hess f(x) U = sum_k c_k(x) p_k p_k'`` with ``p_k = U' a_k`` for the row a_k of
-unit k. Where s (s + 1) / 2 is half as much again as the number of units, Hessians at a few more points than there are
+unit k. Where there are more pairs of directions than units, Hessians at a few more points than there are
 units span the squares ``p_k p_k'``, and these are the only elements of rank one in the span: the subspace power method
-finds them one by one (``algebra.rank_one``), however many units there are for an input. What a Hessian holds of a square
-is c_k(x), so that mixed differences of U with the other directions are linear in what is left of the rows.
+finds them one by one (``algebra.rank_one``), however many units there are for an input. What a Hessian holds of a
+square is c_k(x), so that mixed differences of U with the other directions are linear in what is left of the rows.
 
 Directions are added while the span fills their squares, and points while it grows; differences asked for before serve
 again. It takes about twice the square of the number of units, whatever the number of inputs. More hidden layers fill
@@ -22,19 +22,21 @@ from unweave.algebra.rank_one import find_components, polish_components
 from unweave.methods.hessian.probe import HessianProbe
 from unweave.methods.hessian.span_shallow import curvature_coefficients
 
-FIRST, WIDEST, GROWTH = 1.3, 2.6, 1.4
+FIRST, WIDEST, GROWTH = 1.2, 2.6, 1.15
 """Units that the first directions can show, relative to inputs, and the last; and the next relative to those before."""
-SLACK = 1.5
-"""Squares of the directions for each unit."""
+SLACK = 1.35
+"""Pairs of directions for each unit: with as many units as pairs, elements of rank one need not be squares of rows."""
 SURPLUS, SHARE = 4, 0.05
 """Hessians beyond the number of units, at least, and so many at a time relative to the units that may show."""
 GAP = 3.5
 """Least fall of the singular values behind the last unit, which further Hessians have to show again."""
 LOOKS, HALVINGS = 8, 20
 """Places and directions at which third derivatives say how long a step may be, over a length halved until it fits."""
-RANK_ONE = 1e-3
-"""Squared distance of a unit's square from the span, at most."""
-TRIES, MORE = 3, 0.15
+RANK_ONE, WEAK = 1e-3, 4e-3
+"""By how much the part of a unit's square in the span may be shorter than it, at most; that of weak units, ..."""
+CLEAR = 0.97
+"""... which are no more than the rest of this share."""
+TRIES, MORE = 4, 0.08
 """How often units are looked for, and the share of Hessians added where not all show."""
 CERTAIN = 1.3
 """Equations for each unknown of the rest of a row."""
@@ -79,8 +81,9 @@ def _find_squares(views: _Views, span: MatrixSpan) -> np.ndarray | None:
     weak units are the least exact part of the span.
     """
     for _ in range(TRIES):
-        found = find_components(span, views.probe.rng, accept=1 - RANK_ONE, exact=False)
-        if np.sum(found.values >= 1 - RANK_ONE) >= span.dimension:
+        found = find_components(span, views.probe.rng, accept=1 - WEAK, exact=False)
+        strong, seen = (np.sum(found.values >= 1 - lost) / span.dimension for lost in (RANK_ONE, WEAK))
+        if seen >= 1 and strong >= CLEAR:
             return polish_components(span, found.vectors[: span.dimension])
         if not views.add_points(int(MORE * len(views.points)) + 1):
             return None
@@ -89,8 +92,8 @@ def _find_squares(views: _Views, span: MatrixSpan) -> np.ndarray | None:
 
 
 def _num_directions(num_units: int) -> int:
-    """The fewest whose squares are ``SLACK`` times as many."""
-    return int(np.ceil((np.sqrt(8 * SLACK * num_units + 1) - 1) / 2))
+    """The fewest of which there are ``SLACK`` times as many pairs."""
+    return int(np.ceil((np.sqrt(8 * SLACK * num_units + 1) + 1) / 2))
 
 
 def _grow_span(views: _Views, capacity: int) -> MatrixSpan | None:
@@ -230,4 +233,3 @@ class _Views:
         second = (both - ones[:, rows] - ones[:, columns] + self._centre[some]) / self._step**2
         part = self.hessians[some]
         part[..., rows, columns] = part[..., columns, rows] = np.swapaxes(second, 1, 2)
-

@@ -34,7 +34,7 @@ from unweave.students.scalars import fit_scalars
 MANY_PAIRS = 30
 """From this many inputs on two Hessians are asked for before an over-wide student, whose steps get slow."""
 CROWDED = 50
-"""From this many inputs on, all of which count, more units are looked for than inputs: with fewer, students are cheap."""
+"""From this many inputs on, all of which count, more units than inputs are looked for: below, students are cheap."""
 TELLING = 8
 """Units whose bends tell the activation then, the strongest ones."""
 MOST_DIRECTIONS = 400
@@ -175,7 +175,7 @@ class _Run(HessianProbe):
         leading = min(alternatives, key=lambda name: alternatives[name])
         if alternatives[leading] > NEAR:
             reason = (
-                f"the bends of units along {len(rows)} directions are of no known kind ({alternatives[leading]:.0%})"
+                f"the bends along {len(rows)} directions are of no known kind ({alternatives[leading]:.0%})"
             )
             return self._nothing(f"{reason}; use method='in-domain'", alternatives)
         slopes, shifts, _ = fit_units(arguments, curvatures, act.get(leading))
