@@ -1,4 +1,4 @@
-"""Hessian pencil: one hidden layer of at most as many units as inputs, from two Hessians.
+"""Hessian pencil: one hidden layer from Hessians: two of them up to as many units as inputs.
 
 ``Hess f(x) = A' D(x) A`` with the rows of A and a diagonal D(x), so for two points ``Hess f(x1) Hess f(x2)^-1 =
 A' D(x1) D(x2)^-1 A'^-1``: its eigenvectors are the rows, whenever they are independent and no two units have the
@@ -10,7 +10,8 @@ numbers a unit; least squares finds them on ordinary points, then all parameters
 Two Hessians cost twice the square of the number of units, the fit one and a half answers a parameter: about four
 questions a parameter where the span takes twenty, and no search over widths. Accuracy is lost with the condition
 of the rows, which the final fit makes good. More units than inputs, or a second hidden layer, give complex
-eigenvalues or a poor fit: then it says so.
+eigenvalues or a poor fit. Where all of many inputs count, Hessians in a few directions show more units than that
+(``crowded``); further layers end it, and then it says so.
 """
 
 from __future__ import annotations
@@ -75,7 +76,10 @@ class HessianPencil:
         if problem.precision.relative > 1e-12:
             return Finding(None, "the answers are too coarse for two Hessians; use method='in-domain'")
         width = meter.input_size if problem.hidden is None else sum(problem.hidden[:1])
-        if (problem.hidden is not None and len(problem.hidden) > 1) or width > meter.input_size:
+        wider = width > meter.input_size
+        if problem.hidden is not None and len(problem.hidden) > 1:
+            return Finding(None, "Hessians serve one hidden layer; use method='in-domain'")
+        if wider and meter.input_size < self.crowded_from:
             return Finding(None, "two Hessians serve one hidden layer of at most as many units as inputs")
         least = 2 * meter.input_size * width
         if meter.ledger.left < least:
@@ -92,6 +96,8 @@ class _Run(HessianProbe):
 
     def recover(self, samples_per_parameter: float) -> Finding:
         self.measure_length()
+        if self.problem.hidden is not None and sum(self.problem.hidden) > self.size:
+            return self._fit_crowded(samples_per_parameter)
         basis = self.active_directions()
         if basis.shape[1] > MOST_DIRECTIONS:
             return self._nothing(f"{basis.shape[1]} active directions are too many for Hessians")

@@ -1,0 +1,168 @@
+"""Two hidden layers on top of more first-layer units than inputs, from far vertices, in steps on a few answers each.
+
+At a far vertex the hidden vector of the first layer is known exactly, and twenty to sixty units on fewer inputs have as
+many vertices as a student wants. One of twice their number in both layers has thousands of parameters: a step on all
+answers takes seconds, those of ``solve.batches`` milliseconds. With surplus units the residual falls to a hundredth of
+what bends, where the true widths begin to show: the others stand in for surplus units, of the last layer in answers,
+of the one below in arguments (``students.redundant``). What is predicted to be left then leaps at the true width, to
+which the student is cut and mended, the lower layer first. With few surplus units steps on all answers are affordable,
+and the rest is that of any student (``students.student``): narrowed down, polished and judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unweave.core import clock
+from unweave.core.activations import Activation
+from unweave.methods.far_field.top import Top
+from unweave.solve.batches import Pace, descend_in_batches
+from unweave.solve.descend import End, Minimum
+from unweave.solve.layout import Layout
+from unweave.students.nearly_affine import bend_of
+from unweave.students.overwide import Pool
+from unweave.students.redundant import Cut, plan_cuts, plan_lower_cuts
+from unweave.students.standard import Standard
+from unweave.students.starts import draw_start
+from unweave.students.student import Task
+
+WIDER, RATIO = 2.0, 2.8
+"""Units of both layers relative to the first one, and answers a parameter."""
+SEARCH = Pace(num_answers=256, num_steps=4000, damping=1e-2, momentum=0.98)
+SETTLE = Pace(num_answers=400, num_steps=3000, damping=1e-3, momentum=0.995)
+ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=2e-4, momentum=0.998, rate=0.07), 10
+"""Steps from a random start, then with less damping, and after every change of widths."""
+LOST, CLOSE, ENOUGH = 0.1, 6e-3, 1e-5
+"""Residuals relative to that of the best affine function: above the first the student is given up, below the second
+widths are tried, and below the last steps end."""
+FREE = 1.05
+"""Surplus units go that are predicted to raise the residual by no more than this factor."""
+LEAP, AFFORDABLE = 1.8, 0.2
+"""A width is tried below which what is left leaps by this factor, where it is less than this, relative as above."""
+WORSE = 2.0
+"""A width that is tried may leave so many times the residual before it, and has to leave less after another round."""
+FINISH = 3.0
+"""Answers a parameter for steps on all of them."""
+
+
+def fit_pair(
+    pool: Pool,
+    activation: Activation,
+    *,
+    noise: float,
+    rng: np.random.Generator,
+    max_vertices: int,
+    deadline: float,
+) -> Top:
+    """The upper network of two hidden layers, or the reason why there is none."""
+    width = int(np.ceil(WIDER * pool.x.shape[1]))
+    layout = Layout.uniform((pool.x.shape[1], width, width, pool.y.shape[1]), activation)
+    wanted = int(np.ceil(RATIO * layout.num_parameters / pool.y.shape[1]))
+    if wanted > max_vertices:
+        return Top(None, np.inf, len(pool.x), "the budget does not leave enough vertices for two layers")
+    x, y = pool.take(wanted)
+    search = _Search.of(x, y, rng, deadline)
+    layout = replace(layout, sizes=(search.u.shape[1], *layout.sizes[1:]))
+    layout, fit = search.narrow(layout)
+    attempts = ((activation.name, layout.hidden, len(x), float(fit.rms), str(fit.end)),)
+    reason = f"two layers of {width} units do not come near {len(x)} far vertices"
+    if fit.rms > CLOSE * search.bend or clock.now() > deadline:
+        return Top(None, fit.rms, len(x), reason, attempts)
+    few = min(int(FINISH * layout.num_parameters / y.shape[1]), len(x))
+    task = Task.of(x[:few], y[:few], activation.name, layout.hidden, noise=noise, deadline=deadline)
+    start = task.standard.apply(search.standard.undo(layout.network(fit.parameters)))
+    found, attempt = next(task.try_starts([start.flat()]))
+    attempts += ((activation.name, attempt.widths, few, attempt.rms, str(attempt.end)),)
+    if found is None or not found.minimal:
+        return Top(None, attempt.rms, len(x), reason, attempts)
+    return Top(found.network, found.rms, len(x), attempts=attempts)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Students on one set of vertices, in standard coordinates."""
+
+    u: np.ndarray
+    v: np.ndarray
+    standard: Standard
+    bend: float
+    rng: np.random.Generator
+    deadline: float
+
+    @staticmethod
+    def of(x: np.ndarray, y: np.ndarray, rng: np.random.Generator, deadline: float) -> _Search:
+        standard = Standard.of(x, y)
+        u, v = standard.inputs(x), standard.outputs(y)
+        return _Search(u, v, standard, bend_of(u, v), rng, deadline)
+
+    def narrow(self, layout: Layout) -> tuple[Layout, Minimum]:
+        """A student from a random start, without the units that it turns out to do without."""
+        fit = self._descend(layout, draw_start(layout, self.u, self.v, self.rng), SEARCH)
+        fit = self._descend(layout, fit.parameters, SETTLE)
+        tried: set[tuple[int, int]] = set()
+        for _ in range(ROUNDS):
+            if fit.rms > LOST * self.bend or fit.rms <= ENOUGH * self.bend or clock.now() > self.deadline:
+                break
+            trial = self._try_width(layout, fit, tried) if fit.rms < CLOSE * self.bend else None
+            layout, fit = self._go_on(layout, fit) if trial is None else trial
+        return layout, fit
+
+    def _go_on(self, layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
+        """Without units of the last layer whose removal costs next to nothing, and after further steps."""
+        cuts = [c for c in self._cuts(layout, fit, 1) if c.predicted <= FREE * fit.rms]
+        layout, start = _without(layout, fit.parameters, 1, cuts[-1]) if cuts else (layout, fit.parameters)
+        return layout, self._descend(layout, start, ROUND)
+
+    def _try_width(
+        self, layout: Layout, fit: Minimum, tried: set[tuple[int, int]]
+    ) -> tuple[Layout, Minimum] | None:
+        """The student cut to a width below which much more would be left, where it then explains as much."""
+        for layer in (0, 1):
+            cut = _before_leap(self._cuts(layout, fit, layer), AFFORDABLE * self.bend)
+            if cut is None or (layer, int(cut.kept.sum())) in tried:
+                continue
+            tried.add((layer, int(cut.kept.sum())))
+            narrow, start = _without(layout, fit.parameters, layer, cut)
+            trial = self._descend(narrow, start, ROUND)
+            if trial.rms < WORSE * fit.rms:
+                return narrow, trial
+        return None
+
+    def _cuts(self, layout: Layout, fit: Minimum, layer: int) -> list[Cut]:
+        """Removals of units of a layer, the cheapest first."""
+        if layer == 0:
+            return plan_lower_cuts(layout, fit.parameters, self.u, fit.rms)
+        rows = layout.block(fit.parameters, 0)
+        values = layout.activations[0].value(self.u @ rows[:, :-1].T + rows[:, -1], np)
+        above = Layout.uniform(layout.sizes[1:], layout.activations[1])
+        return plan_cuts(above, fit.parameters[layout.starts[1] :], values, fit.rms)
+
+    def _descend(self, layout: Layout, start: np.ndarray, pace: Pace) -> Minimum:
+        target = ENOUGH * self.bend
+        if clock.now() > self.deadline:
+            rms = float(np.sqrt(np.mean((layout.forward(start, self.u) - self.v) ** 2)))
+            return Minimum(start, rms, 0, End.TIME)
+        return descend_in_batches(
+            layout, start, self.u, self.v, pace, self.rng, target=target, deadline=self.deadline
+        )
+
+
+def _before_leap(cuts: list[Cut], affordable: float) -> Cut | None:
+    """The removal after which the next one costs most, relative to it, if that is much and it is affordable."""
+    predicted = np.array([c.predicted for c in cuts])
+    leaps = np.where(predicted[:-1] < affordable, predicted[1:] / np.maximum(predicted[:-1], 1e-300), 0.0)
+    if not len(leaps) or np.max(leaps) < LEAP:
+        return None
+    return cuts[int(np.argmax(leaps))]
+
+
+def _without(layout: Layout, parameters: np.ndarray, layer: int, cut: Cut) -> tuple[Layout, np.ndarray]:
+    """The layout and the parameters after a removal from one of its two layers."""
+    sizes, count = layout.sizes, int(cut.kept.sum())
+    if layer == 0:
+        kept = np.concatenate([cut.parameters, parameters[layout.starts[2] :]])
+        return replace(layout, sizes=(sizes[0], count, *sizes[2:])), kept
+    kept = np.concatenate([parameters[: layout.starts[1]], cut.parameters])
+    return replace(layout, sizes=(*sizes[:2], count, sizes[3])), kept
