@@ -25,13 +25,13 @@ def vertices(top: unweave.Network, rng: np.random.Generator) -> Pool:
 
 def test_both_widths_show_at_the_vertices(monkeypatch):
     for name in ("SEARCH", "SETTLE", "ROUND"):
-        monkeypatch.setattr(pair, name, replace(getattr(pair, name), num_steps=1000))
+        monkeypatch.setattr(pair, name, replace(getattr(pair, name), num_steps=600, num_answers=150))
     top = random_network((10, 6, 4, 2), "tanh", 5)
     rng = np.random.default_rng(1)
     found = fit_pair(
         vertices(top, rng),
         act.get("tanh"),
-        noise=0.0,
+        accept=1e-11,
         rng=rng,
         max_vertices=9000,
         deadline=clock.now() + 60,
@@ -44,7 +44,7 @@ def test_both_widths_show_at_the_vertices(monkeypatch):
 def test_no_time_is_a_reason():
     top = random_network((10, 6, 4, 2), "tanh", 5)
     rng = np.random.default_rng(1)
-    pool, more = vertices(top, rng), {"noise": 0.0, "rng": rng, "deadline": clock.now()}
+    pool, more = vertices(top, rng), {"accept": 1e-11, "rng": rng, "deadline": clock.now()}
     found = fit_pair(pool, act.get("tanh"), max_vertices=9000, **more)
     assert found.network is None
     assert "two layers" in found.reason

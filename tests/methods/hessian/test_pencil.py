@@ -101,6 +101,7 @@ def test_more_units_than_inputs_from_hessians_in_a_few_directions(sizes, activat
     method = HessianPencil(crowded_from=10)
     found = unweave.identify(network, method=method, domain=Box(-1.5, 1.5), activation="auto", seed=4)
     assert found.identified, found.reason
+    assert found.network is not None
     as_given = found.network.as_sigmoid() if activation == "sigmoid" else found.network
     assert unweave.compare(network, as_given).max_relative_error < 1e-8
     assert found.details["ranks"]["hessian_spectrum"] == sizes[1]

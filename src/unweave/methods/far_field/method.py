@@ -331,7 +331,7 @@ class _Run:
                 top = fit_pair(
                     pool,
                     self.sight.activation,
-                    noise=self.sight.noise,
+                    accept=self.sight.accept,
                     rng=self.sight.rng,
                     max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
                     deadline=self.deadline,

@@ -5,8 +5,8 @@ many vertices as a student wants. One of twice their number in both layers has t
 answers takes seconds, those of ``solve.batches`` milliseconds. With surplus units the residual falls to a hundredth of
 what bends, where the true widths begin to show: the others stand in for surplus units, of the last layer in answers,
 of the one below in arguments (``students.redundant``). What is predicted to be left then leaps at the true width, to
-which the student is cut and mended, the lower layer first. With few surplus units steps on all answers are affordable,
-and the rest is that of any student (``students.student``): narrowed down, polished and judged.
+which the student is cut and mended, the lower layer first. With no surplus units, or few, least squares by products
+gives the last digits (``solve.gauss_newton``), and with them what is still surplus.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from unweave.core.activations import Activation
 from unweave.methods.far_field.top import Top
 from unweave.solve.batches import Pace, descend_in_batches
 from unweave.solve.descend import End, Minimum
+from unweave.solve.gauss_newton import polish_weighted
 from unweave.solve.layout import Layout
 from unweave.students.nearly_affine import bend_of
 from unweave.students.overwide import Pool
 from unweave.students.redundant import Cut, plan_cuts, plan_lower_cuts
 from unweave.students.standard import Standard
 from unweave.students.starts import draw_start
-from unweave.students.student import Task
 
 WIDER, RATIO = 2.0, 2.8
 """Units of both layers relative to the first one, and answers a parameter."""
@@ -34,29 +34,32 @@ SEARCH = Pace(num_answers=256, num_steps=4000, damping=1e-2, momentum=0.98)
 SETTLE = Pace(num_answers=400, num_steps=3000, damping=1e-3, momentum=0.995)
 ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=2e-4, momentum=0.998, rate=0.07), 10
 """Steps from a random start, then with less damping, and after every change of widths."""
-LOST, CLOSE, ENOUGH = 0.1, 6e-3, 1e-5
+LOST, CLOSE, ENOUGH, LEAST = 0.1, 6e-3, 5e-4, 1e-5
 """Residuals relative to that of the best affine function: above the first the student is given up, below the second
-widths are tried, and below the last steps end."""
+widths are tried, below the third a student that has no more to lose is brought to the end, below the last steps end."""
 FREE = 1.05
 """Surplus units go that are predicted to raise the residual by no more than this factor."""
 LEAP, AFFORDABLE = 1.8, 0.2
 """A width is tried below which what is left leaps by this factor, where it is less than this, relative as above."""
 WORSE = 2.0
 """A width that is tried may leave so many times the residual before it, and has to leave less after another round."""
-FINISH = 3.0
-"""Answers a parameter for steps on all of them."""
+FINISH = 1.6
+"""Answers a parameter for the last digits."""
+SURPLUS, SPARE = 1e-4, 4
+"""With all digits there a unit is surplus whose removal is predicted to leave less than this, relative as above; this
+is looked at so often."""
 
 
 def fit_pair(
     pool: Pool,
     activation: Activation,
     *,
-    noise: float,
+    accept: float,
     rng: np.random.Generator,
     max_vertices: int,
     deadline: float,
 ) -> Top:
-    """The upper network of two hidden layers, or the reason why there is none."""
+    """The upper network, its residual at most ``accept`` of the spread of the values, or why there is none."""
     width = int(np.ceil(WIDER * pool.x.shape[1]))
     layout = Layout.uniform((pool.x.shape[1], width, width, pool.y.shape[1]), activation)
     wanted = int(np.ceil(RATIO * layout.num_parameters / pool.y.shape[1]))
@@ -70,14 +73,12 @@ def fit_pair(
     reason = f"two layers of {width} units do not come near {len(x)} far vertices"
     if fit.rms > CLOSE * search.bend or clock.now() > deadline:
         return Top(None, fit.rms, len(x), reason, attempts)
-    few = min(int(FINISH * layout.num_parameters / y.shape[1]), len(x))
-    task = Task.of(x[:few], y[:few], activation.name, layout.hidden, noise=noise, deadline=deadline)
-    start = task.standard.apply(search.standard.undo(layout.network(fit.parameters)))
-    found, attempt = next(task.try_starts([start.flat()]))
-    attempts += ((activation.name, attempt.widths, few, attempt.rms, str(attempt.end)),)
-    if found is None or not found.minimal:
-        return Top(None, attempt.rms, len(x), reason, attempts)
-    return Top(found.network, found.rms, len(x), attempts=attempts)
+    layout, fit = search.finish(layout, fit, accept)
+    attempts += ((activation.name, layout.hidden, len(x), float(fit.rms), str(fit.end)),)
+    if fit.rms > accept:
+        return Top(None, fit.rms, len(x), reason, attempts)
+    network = search.standard.undo(layout.network(fit.parameters))
+    return Top(network, fit.rms, len(x), attempts=attempts)
 
 
 @dataclass(frozen=True)
@@ -103,11 +104,41 @@ class _Search:
         fit = self._descend(layout, fit.parameters, SETTLE)
         tried: set[tuple[int, int]] = set()
         for _ in range(ROUNDS):
-            if fit.rms > LOST * self.bend or fit.rms <= ENOUGH * self.bend or clock.now() > self.deadline:
+            if fit.rms > LOST * self.bend or clock.now() > self.deadline:
                 break
             trial = self._try_width(layout, fit, tried) if fit.rms < CLOSE * self.bend else None
+            if trial is None and fit.rms <= ENOUGH * self.bend:
+                break
             layout, fit = self._go_on(layout, fit) if trial is None else trial
         return layout, fit
+
+    def finish(self, layout: Layout, fit: Minimum, accept: float) -> tuple[Layout, Minimum]:
+        """The last digits, to a third of ``accept`` of the spread, and no unit that then turns out to be surplus."""
+        for _ in range(SPARE):
+            fit = self._polish(layout, fit, accept)
+            cuts = [(self._cuts(layout, fit, layer)[0], layer) for layer in (0, 1) if fit.rms <= accept]
+            cheapest, layer = min(cuts, key=lambda c: c[0].predicted, default=(None, 0))
+            if cheapest is None or cheapest.predicted > SURPLUS * self.bend:
+                break
+            layout, start = _without(layout, fit.parameters, layer, cheapest)
+            fit = replace(fit, parameters=start, rms=np.inf)
+        return layout, fit
+
+    def _polish(self, layout: Layout, fit: Minimum, accept: float) -> Minimum:
+        """Steps on as many answers as determine everything."""
+        few, sigma = int(FINISH * layout.num_parameters / self.v.shape[1]), accept / 3
+        found = polish_weighted(
+            layout.network(fit.parameters),
+            self.u[:few],
+            self.v[:few],
+            sigma,
+            max_steps=25,
+            damping=1e-7,
+            patience=5,
+            geodesic=True,
+            deadline=self.deadline,
+        )
+        return Minimum(found.network.flat(), found.rms * sigma, fit.num_steps + found.num_steps, found.end)
 
     def _go_on(self, layout: Layout, fit: Minimum) -> tuple[Layout, Minimum]:
         """Without units of the last layer whose removal costs next to nothing, and after further steps."""
@@ -140,7 +171,7 @@ class _Search:
         return plan_cuts(above, fit.parameters[layout.starts[1] :], values, fit.rms)
 
     def _descend(self, layout: Layout, start: np.ndarray, pace: Pace) -> Minimum:
-        target = ENOUGH * self.bend
+        target = LEAST * self.bend
         if clock.now() > self.deadline:
             rms = float(np.sqrt(np.mean((layout.forward(start, self.u) - self.v) ** 2)))
             return Minimum(start, rms, 0, End.TIME)
