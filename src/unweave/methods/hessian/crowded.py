@@ -22,7 +22,7 @@ from unweave.algebra.rank_one import find_components, polish_components
 from unweave.methods.hessian.probe import HessianProbe
 from unweave.methods.hessian.span_shallow import curvature_coefficients
 
-FIRST, WIDEST, GROWTH = 1.2, 2.6, 1.15
+FIRST, WIDEST, GROWTH = 1.2, 2.1, 1.15
 """Units that the first directions can show, relative to inputs, and the last; and the next relative to those before."""
 SLACK = 1.35
 """Pairs of directions for each unit: with as many units as pairs, elements of rank one need not be squares of rows."""
