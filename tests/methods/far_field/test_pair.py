@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 import unweave
 from truth import random_network
 from unweave.core import activations as act
 from unweave.core import clock
-from unweave.methods.far_field import pair
+from unweave.methods.far_field import method, pair
 from unweave.methods.far_field.pair import fit_pair
+from unweave.methods.far_field.top import Top
 from unweave.students.overwide import Pool
 
 
@@ -49,3 +51,17 @@ def test_no_time_is_a_reason():
     assert found.network is None
     assert "two layers" in found.reason
     assert "budget" in fit_pair(pool, act.get("tanh"), max_vertices=100, **more).reason
+
+
+@pytest.mark.parametrize(("sizes", "calls"), [((8, 24, 5, 4, 1), 3), ((8, 10, 5, 4, 1), 0)])
+def test_it_is_tried_on_many_units_where_nothing_else_has_fitted(monkeypatch, sizes, calls):
+    nothing, asked = Top(None, 1.0, 0, "nothing"), []
+    monkeypatch.setattr(method, "fit_top", lambda *_, **__: nothing)
+    for search in (method.Middle, method.Peeling, method.Inside):
+        monkeypatch.setattr(search, "go_on", lambda *_, **__: nothing)
+    monkeypatch.setattr(method, "fit_pair", lambda *_, **given: asked.append(given) or nothing)
+    network = random_network(sizes, "tanh", 2)
+    found = unweave.identify(network, method="far-field", budget=20_000, seed=0, surrogate=False)
+    assert found.network is None
+    assert len(asked) == calls
+    assert all(given["max_vertices"] < 20_000 for given in asked)
