@@ -27,6 +27,8 @@ from unweave.students.forms import Form
 
 LARGE = 1500
 """Parameters from which on all of them are fitted by products with the Jacobian, and no standard errors are stated."""
+COUPLED = 25_000
+"""Parameters up to which steps begin with a factor of the whole normal matrix, in single precision: 5 GB."""
 LAST = 1e-15
 """Error of exact answers, relative to their spread."""
 
@@ -145,7 +147,15 @@ def _fit_large(
     else:
         sigma = max(noise, LAST * spread)
         found = polish_weighted(
-            layout.network(start), x, y, sigma, max_steps=25, damping=1e-9, patience=3, deadline=deadline
+            layout.network(start),
+            x,
+            y,
+            sigma,
+            max_steps=25,
+            damping=1e-9,
+            patience=3,
+            most_coupled=COUPLED,
+            deadline=deadline,
         )
         network, rms = found.network, found.rms * sigma / spread
     if rms > max(1e-6, 3 * noise / spread):
