@@ -45,9 +45,9 @@ WORSE = 2.0
 """A width that is tried may leave so many times the residual before it, and has to leave less after another round."""
 FINISH = 1.6
 """Answers a parameter for the last digits."""
-SURPLUS, SPARE = 1e-4, 4
-"""With all digits there a unit is surplus whose removal is predicted to leave less than this, relative as above; this
-is looked at so often."""
+SHARES, SURPLUS, SPARE = (30.0, 3.0), 1e-4, 5
+"""Units go that are predicted to raise the residual to so many times what it is, or fewer; with all digits there, those
+that are predicted to leave less than the second, relative as above; so often at most."""
 
 
 def fit_pair(
@@ -113,16 +113,31 @@ class _Search:
         return layout, fit
 
     def finish(self, layout: Layout, fit: Minimum, accept: float) -> tuple[Layout, Minimum]:
-        """The last digits, to a third of ``accept`` of the spread, and no unit that then turns out to be surplus."""
+        """The last digits, to a third of ``accept`` of the spread, without units that turn out to be surplus on the way:
+        these keep the steps from the end.
+        """
+        fit = self._polish(layout, fit, accept)
         for _ in range(SPARE):
-            fit = self._polish(layout, fit, accept)
-            cuts = [(self._cuts(layout, fit, layer)[0], layer) for layer in (0, 1) if fit.rms <= accept]
-            cheapest, layer = min(cuts, key=lambda c: c[0].predicted, default=(None, 0))
-            if cheapest is None or cheapest.predicted > SURPLUS * self.bend:
+            trial = self._without_surplus(layout, fit, accept)
+            if trial is None:
                 break
-            layout, start = _without(layout, fit.parameters, layer, cheapest)
-            fit = replace(fit, parameters=start, rms=np.inf)
+            layout, fit = trial
         return layout, fit
+
+    def _without_surplus(self, layout: Layout, fit: Minimum, accept: float) -> tuple[Layout, Minimum] | None:
+        """The same with fewer units and no more left over; None where no unit may go."""
+        exact = SURPLUS * self.bend if fit.rms <= accept else 0.0
+        for layer in (1, 0):
+            cuts = self._cuts(layout, fit, layer)
+            for share in SHARES:
+                spare = [c for c in cuts if c.predicted <= max(exact, share * fit.rms)]
+                if not spare:
+                    continue
+                narrow, start = _without(layout, fit.parameters, layer, spare[-1])
+                trial = self._polish(narrow, replace(fit, parameters=start), accept)
+                if trial.rms <= max(accept, fit.rms):
+                    return narrow, trial
+        return None
 
     def _polish(self, layout: Layout, fit: Minimum, accept: float) -> Minimum:
         """Steps on as many answers as determine everything."""
@@ -149,16 +164,20 @@ class _Search:
     def _try_width(
         self, layout: Layout, fit: Minimum, tried: set[tuple[int, int]]
     ) -> tuple[Layout, Minimum] | None:
-        """The student cut to a width below which much more would be left, where it then explains as much."""
+        """The student cut to a width below which much more would be left, or to one unit more where that was tried, if
+        it then explains as much.
+        """
         for layer in (0, 1):
-            cut = _before_leap(self._cuts(layout, fit, layer), AFFORDABLE * self.bend)
-            if cut is None or (layer, int(cut.kept.sum())) in tried:
-                continue
-            tried.add((layer, int(cut.kept.sum())))
-            narrow, start = _without(layout, fit.parameters, layer, cut)
-            trial = self._descend(narrow, start, ROUND)
-            if trial.rms < WORSE * fit.rms:
-                return narrow, trial
+            cuts = {int(c.kept.sum()): c for c in self._cuts(layout, fit, layer)}
+            width = _before_leap(list(cuts.values()), AFFORDABLE * self.bend)
+            for wanted in () if width is None else (width, width + 1):
+                if (layer, wanted) in tried or wanted not in cuts:
+                    continue
+                tried.add((layer, wanted))
+                narrow, start = _without(layout, fit.parameters, layer, cuts[wanted])
+                trial = self._descend(narrow, start, ROUND)
+                if trial.rms < WORSE * fit.rms:
+                    return narrow, trial
         return None
 
     def _cuts(self, layout: Layout, fit: Minimum, layer: int) -> list[Cut]:
@@ -180,13 +199,15 @@ class _Search:
         )
 
 
-def _before_leap(cuts: list[Cut], affordable: float) -> Cut | None:
-    """The removal after which the next one costs most, relative to it, if that is much and it is affordable."""
+def _before_leap(cuts: list[Cut], affordable: float) -> int | None:
+    """The units left after the removal after which the next one costs most, relative to it, if that is much and it is
+    affordable.
+    """
     predicted = np.array([c.predicted for c in cuts])
     leaps = np.where(predicted[:-1] < affordable, predicted[1:] / np.maximum(predicted[:-1], 1e-300), 0.0)
     if not len(leaps) or np.max(leaps) < LEAP:
         return None
-    return cuts[int(np.argmax(leaps))]
+    return int(cuts[int(np.argmax(leaps))].kept.sum())
 
 
 def _without(layout: Layout, parameters: np.ndarray, layer: int, cut: Cut) -> tuple[Layout, np.ndarray]:
