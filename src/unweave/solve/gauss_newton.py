@@ -55,9 +55,11 @@ def polish_weighted(
     patience: int = 2,
     geodesic: bool = False,
     most_coupled: int = MOST_COUPLED,
+    target: float = 0.0,
     deadline: float = float("inf"),
 ) -> Fit:
-    """Bring ``network`` to the optimum of ``sum ((network(x) - y) / sigma)^2``; ``Fit.rms`` is in units of sigma.
+    """Bring ``network`` to the optimum of ``sum ((network(x) - y) / sigma)^2``, or to a root mean square of ``target``;
+    ``Fit.rms`` is in units of sigma.
 
     ``sigma``: the error of each answer, one number, (n,) or (n, outputs). ``damping``: next to none for starts inside
     the basin; 1e-6 to 1e-3 for rough ones. Steps that gain less than a tenth end it after ``patience`` of them. Up to
@@ -66,7 +68,7 @@ def polish_weighted(
     """
     layout = Layout.of(network)
     settings = Settings(
-        target=0.0,
+        target=target,
         max_steps=max_steps,
         damping=damping,
         least_damping=1e-20,

@@ -29,8 +29,8 @@ LARGE = 1500
 """Parameters from which on all of them are fitted by products with the Jacobian, and no standard errors are stated."""
 COUPLED = 25_000
 """Parameters up to which steps begin with a factor of the whole normal matrix, in single precision: 5 GB."""
-LAST = 1e-15
-"""Error of exact answers, relative to their spread."""
+LAST = 3e-15
+"""Residual of exact answers, relative to their spread, where a fit ends."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,7 @@ def _fit_large(
             damping=1e-9,
             patience=3,
             most_coupled=COUPLED,
+            target=1.0,
             deadline=deadline,
         )
         network, rms = found.network, found.rms * sigma / spread
