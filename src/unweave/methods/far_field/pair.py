@@ -113,7 +113,7 @@ class _Search:
         return layout, fit
 
     def finish(self, layout: Layout, fit: Minimum, accept: float) -> tuple[Layout, Minimum]:
-        """The last digits, to a third of ``accept`` of the spread, without surplus units, which keep steps from them."""
+        """The last digits, to a third of ``accept``, without surplus units, which keep steps from them."""
         fit = self._polish(layout, fit, accept)
         for _ in range(SPARE):
             trial = self._without_surplus(layout, fit, accept)
