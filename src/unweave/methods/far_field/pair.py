@@ -32,7 +32,7 @@ WIDER, RATIO = 2.0, 2.8
 """Units of both layers relative to the first one, and answers a parameter."""
 SEARCH = Pace(num_answers=256, num_steps=4000, damping=1e-2, momentum=0.98)
 SETTLE = Pace(num_answers=400, num_steps=3000, damping=1e-3, momentum=0.995)
-ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=2e-4, momentum=0.998, rate=0.07), 10
+ROUND, ROUNDS = Pace(num_answers=500, num_steps=3000, damping=2e-4, momentum=0.998, rate=0.07), 12
 """Steps from a random start, then with less damping, and after every change of widths."""
 LOST, CLOSE, ENOUGH, LEAST = 0.1, 6e-3, 5e-4, 1e-5
 """Residuals relative to that of the best affine function: above the first the student is given up, below the second
