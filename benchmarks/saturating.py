@@ -142,6 +142,7 @@ def classes() -> list[Class]:
             domain=Box(0.0, 1.0),
         ),
         Class("box 60-60-30-1 tanh", he((60, 60, 30, 1)), domain=Box(-1.0, 1.0)),
+        Class("box 60-120-1 tanh", he((60, 120, 1)), domain=Box(-1.0, 1.0)),
         Class("box 100-200-1 tanh", he((100, 200, 1)), domain=Box(-1.0, 1.0)),
     ]
 

@@ -7,7 +7,7 @@ import numpy as np
 from truth import random_network
 from unweave.core.network import Network
 from unweave.solve.layout import Layout
-from unweave.students.redundant import plan_cuts
+from unweave.students.redundant import plan_cuts, plan_lower_cuts
 
 
 def widened(network: Network) -> Network:
@@ -43,3 +43,15 @@ def test_the_predicted_residual_is_what_the_outputs_lose():
     after = Layout.of(random_network((6, 4, 2), "tanh", 0)).network(cut.parameters)
     lost = np.sqrt(np.mean((after(x) - network(x)) ** 2))
     np.testing.assert_allclose(cut.predicted, lost, rtol=1e-6)
+
+
+def test_of_the_layer_below_those_go_that_the_others_stand_in_for():
+    network = random_network((6, 5, 4, 2), "tanh", 4)
+    x = np.random.default_rng(3).standard_normal((400, 6))
+    lower = widened(Network(network.weights[:2], network.biases[:2], network.activations[:2]))
+    weights, biases = [*lower.weights, network.weights[2]], [*lower.biases, network.biases[2]]
+    wide = Network(weights, biases, network.activations)
+    cuts = plan_lower_cuts(Layout.of(wide), wide.flat(), x, 0.0)
+    assert cuts[2].predicted < 1e-5 < 1e-2 < cuts[3].predicted
+    parameters = np.concatenate([cuts[2].parameters, wide.flat()[Layout.of(wide).starts[2] :]])
+    np.testing.assert_allclose(Layout.of(network).network(parameters)(x), network(x), atol=1e-5)

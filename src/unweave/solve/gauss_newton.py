@@ -27,8 +27,8 @@ from unweave.solve.step import Solve, Step
 
 MOST_COUPLED = 6000
 """Parameters up to which the whole normal matrix is factorised ..."""
-MOST_ENTRIES = 4_000_000
-"""... from the rows of the Jacobian, so many entries at a time; ..."""
+MOST_ENTRIES, SHARE = 4_000_000, 0.125
+"""... from the rows of the Jacobian, so many entries at a time, or this share of the matrix; ..."""
 MOST_BLOCKS = 50_000_000
 """... and entries of all units' own blocks up to which each has its factor."""
 FEW_PRODUCTS, MOST_PRODUCTS = 30, 200
@@ -54,16 +54,21 @@ def polish_weighted(
     damping: float = 1e-18,
     patience: int = 2,
     geodesic: bool = False,
+    most_coupled: int = MOST_COUPLED,
+    target: float = 0.0,
     deadline: float = float("inf"),
 ) -> Fit:
-    """Bring ``network`` to the optimum of ``sum ((network(x) - y) / sigma)^2``; ``Fit.rms`` is in units of sigma.
+    """Bring ``network`` to the optimum of ``sum ((network(x) - y) / sigma)^2``, or to a root mean square of ``target``;
+    ``Fit.rms`` is in units of sigma.
 
     ``sigma``: the error of each answer, one number, (n,) or (n, outputs). ``damping``: next to none for starts inside
-    the basin; 1e-6 to 1e-3 for rough ones. Steps that gain less than a tenth end it after ``patience`` of them.
+    the basin; 1e-6 to 1e-3 for rough ones. Steps that gain less than a tenth end it after ``patience`` of them. Up to
+    ``most_coupled`` parameters the whole normal matrix is factorised: dear, but where units stand in for one another as
+    well as hundreds in one layer do, its factor serves with a tenth of the products.
     """
     layout = Layout.of(network)
     settings = Settings(
-        target=0.0,
+        target=target,
         max_steps=max_steps,
         damping=damping,
         least_damping=1e-20,
@@ -73,7 +78,7 @@ def polish_weighted(
         stationary_gain=0.1,
         deadline=deadline,
     )
-    found = descend(WeightedProblem(layout, x, y, sigma), network.flat(), 1.0, settings)
+    found = descend(WeightedProblem(layout, x, y, sigma, most_coupled), network.flat(), 1.0, settings)
     return Fit(layout.network(found.parameters), found.rms, found.num_steps, found.end, found.history)
 
 
@@ -87,8 +92,17 @@ class WeightedProblem:
     x: np.ndarray
     num_residuals: int
     rough: bool
+    coupled: bool
 
-    def __init__(self, layout: Layout, x: np.ndarray, y: np.ndarray, sigma: np.ndarray | float):
+    def __init__(
+        self,
+        layout: Layout,
+        x: np.ndarray,
+        y: np.ndarray,
+        sigma: np.ndarray | float,
+        most_coupled: int = MOST_COUPLED,
+    ):
+        self.coupled = layout.num_parameters <= most_coupled
         self.layout, self.x, self.y = layout, x, np.asarray(y, dtype=np.float64).reshape(len(x), -1)
         weights = 1 / np.asarray(sigma, dtype=np.float64)
         self.weights = np.broadcast_to(weights[:, None] if weights.ndim == 1 else weights, self.y.shape)
@@ -150,8 +164,7 @@ class WeightedStep(Step):
         return solve
 
     def _make_factor(self) -> Factor:
-        coupled = self._problem.layout.num_parameters <= MOST_COUPLED
-        return (Coupled if coupled else Blocks)(self._problem, self._theta, self._passes)
+        return (Coupled if self._problem.coupled else Blocks)(self._problem, self._theta, self._passes)
 
 
 class Factor(ABC):
@@ -203,7 +216,8 @@ class Coupled(Factor):
         self.sizes: np.ndarray = np.sqrt(np.concatenate([s.ravel() for s in squares]))
         self._scales = np.where(self.sizes > 0, self.sizes, 1.0)
         self._gram = np.zeros((size, size), dtype=self._dtype)
-        for part in np.array_split(np.arange(len(problem.x)), problem.y.size * size // MOST_ENTRIES + 1):
+        entries = max(MOST_ENTRIES, int(SHARE * size**2))
+        for part in np.array_split(np.arange(len(problem.x)), problem.y.size * size // entries + 1):
             held().check()  # the sum of a large one takes many seconds
             jacobian = layout.linearise(theta, problem.x[part])[1] * problem.weights[part].reshape(-1, 1)
             jacobian = (jacobian / self._scales).astype(self._dtype, copy=False)

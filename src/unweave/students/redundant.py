@@ -1,4 +1,4 @@
-"""Which units of a one-layer student the others can stand in for, from the units' values alone.
+"""Which units of a student's last or last but one layer the others can stand in for, from the units' values alone.
 
 Once a student with surplus units nearly fits, these are copies of others, constants, or do nothing: their values are
 linear combinations of the others'. Removing a unit then costs the outputs what is left of its values after a regression
@@ -17,6 +17,8 @@ from unweave.solve.layout import Layout
 
 RIDGE = 1e-13
 """Relative to the mean of the diagonal."""
+LEAST_REACH = 1e-6
+"""Of an argument that hardly moves the answers, relative to the largest."""
 
 
 @dataclass(frozen=True)
@@ -50,4 +52,24 @@ def plan_cuts(layout: Layout, parameters: np.ndarray, x: np.ndarray, rms: float)
         kept = np.append(alive, True)
         narrow = np.concatenate([rows[alive].ravel(), weights[:, kept].ravel()])
         cuts.append(Cut(alive.copy(), narrow, float(np.sqrt(loss / len(outgoing)))))
+    return cuts
+
+
+def plan_lower_cuts(layout: Layout, parameters: np.ndarray, x: np.ndarray, rms: float) -> list[Cut]:
+    """Removals from the first of two hidden layers, whose units the others stand in for in the arguments above, these
+    in proportion to what they move the answers by; parameters of the first two blocks only.
+    """
+    rows, upper, outgoing = (layout.block(parameters, layer) for layer in range(3))
+    values = layout.activations[0].value(x @ rows[:, :-1].T + rows[:, -1], np)
+    slopes = layout.activations[1].first(values @ upper[:, :-1].T + upper[:, -1], np)
+    reach = np.sqrt(np.mean(slopes**2, axis=0) * np.mean(outgoing[:, :-1] ** 2, axis=0))
+    reach = np.maximum(reach, LEAST_REACH * np.max(reach, initial=1e-300))[:, None]
+    lower = Layout.uniform(layout.sizes[:3], layout.activations[0])
+    cuts = []
+    for cut in plan_cuts(lower, np.concatenate([rows.ravel(), (reach * upper).ravel()]), x, 0.0):
+        size = lower.starts[1] // len(rows) * int(cut.kept.sum())
+        above = cut.parameters[size:].reshape(len(upper), -1) / reach
+        # each argument moves the answers by itself, as if by chance
+        predicted = float(np.hypot(rms, np.sqrt(len(upper)) * cut.predicted))
+        cuts.append(Cut(cut.kept, np.concatenate([cut.parameters[:size], above.ravel()]), predicted))
     return cuts

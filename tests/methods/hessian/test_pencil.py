@@ -9,6 +9,8 @@ import unweave
 from truth import random_network
 from unweave import Ball, Box
 from unweave.algebra.pencil import eigen_pencil
+from unweave.methods.hessian.pencil import HessianPencil
+from unweave.methods.hessian.span_shallow import LARGE, fit_shallow
 from unweave.students.scalars import fit_scalars
 
 
@@ -89,3 +91,37 @@ def test_slopes_and_shifts_follow_from_answers():
     assert found.rms < 1e-10
     np.testing.assert_allclose(np.abs(found.slopes), norms, rtol=1e-7)
     np.testing.assert_allclose(found.shifts * np.sign(found.slopes), network.biases[0], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation"), [((14, 22, 1), "tanh"), ((12, 15, 2), "sigmoid"), ((12, 16, 1), "gelu")]
+)
+def test_more_units_than_inputs_from_hessians_in_a_few_directions(sizes, activation):
+    network = random_network(sizes, activation, 8)
+    method = HessianPencil(crowded_from=10)
+    found = unweave.identify(network, method=method, domain=Box(-1.5, 1.5), activation="auto", seed=4)
+    assert found.identified, found.reason
+    assert found.network is not None
+    as_given = found.network.as_sigmoid() if activation == "sigmoid" else found.network
+    assert unweave.compare(network, as_given).max_relative_error < 1e-8
+    assert found.details["ranks"]["hessian_spectrum"] == sizes[1]
+
+
+def test_further_layers_are_no_sum_of_few_squares():
+    network = random_network((12, 12, 5, 1), "tanh", 5)
+    method = HessianPencil(crowded_from=10)
+    found = unweave.identify(network, method=method, domain=Box(-1.0, 1.0), activation="tanh", seed=2)
+    assert found.network is None
+    assert "sum of few squares" in found.reason
+    assert found.ledger.total < 30 * network.num_parameters
+
+
+def test_large_fits_reach_the_last_digits_without_a_jacobian():
+    network = random_network((40, 45, 1), "sigmoid", 3)
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (3 * network.num_parameters // 2, 40))
+    rows = network.weights[0] * (1 + 1e-3 * rng.standard_normal(network.weights[0].shape))
+    fit = fit_shallow(x, network(x), rows, network.biases[0] + 1e-3, "sigmoid", noise=0.0)
+    assert network.num_parameters > LARGE
+    assert fit.network is not None
+    assert unweave.compare(network, fit.network).max_relative_error < 1e-10

@@ -42,6 +42,7 @@ from unweave.methods.far_field.inside import Inside
 from unweave.methods.far_field.middle import Middle
 from unweave.methods.far_field.near import settle
 from unweave.methods.far_field.one_layer import distinct_rows, fit_one_layer, rows_in_length
+from unweave.methods.far_field.pair import fit_pair
 from unweave.methods.far_field.peel import MOST_VERTICES, Peeling
 from unweave.methods.far_field.reread import read_elsewhere
 from unweave.methods.far_field.sight import Sight
@@ -326,6 +327,18 @@ class _Run:
             rounds = [(0.0 if self._wider(layer) else PEELING, None, MIDDLE_SHARE), rounds[-1]]
         for seconds, num_students, share in rounds:
             last = seconds == np.inf
+            if crowded and gentler and seconds == PEELING and (hidden is None or len(hidden) == 3):
+                top = fit_pair(
+                    pool,
+                    self.sight.activation,
+                    accept=self.sight.accept,
+                    rng=self.sight.rng,
+                    max_vertices=int(min(MOST_VERTICES, self.meter.ledger.left + len(layer.rows))),
+                    deadline=self.deadline,
+                )
+                tried += top.attempts
+                if top.network is not None:
+                    break
             if seconds and not (first and two) and not (last and gentler):
                 late = clock.now() + (PEELING if gentler and not crowded else 0.0)
                 top = peeling.go_on(min(clock.now() + seconds, self.deadline), min(late, self.deadline))

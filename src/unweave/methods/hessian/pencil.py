@@ -1,4 +1,4 @@
-"""Hessian pencil: one hidden layer of at most as many units as inputs, from two Hessians.
+"""Hessian pencil: one hidden layer from Hessians: two of them up to as many units as inputs.
 
 ``Hess f(x) = A' D(x) A`` with the rows of A and a diagonal D(x), so for two points ``Hess f(x1) Hess f(x2)^-1 =
 A' D(x1) D(x2)^-1 A'^-1``: its eigenvectors are the rows, whenever they are independent and no two units have the
@@ -10,7 +10,8 @@ numbers a unit; least squares finds them on ordinary points, then all parameters
 Two Hessians cost twice the square of the number of units, the fit one and a half answers a parameter: about four
 questions a parameter where the span takes twenty, and no search over widths. Accuracy is lost with the condition
 of the rows, which the final fit makes good. More units than inputs, or a second hidden layer, give complex
-eigenvalues or a poor fit: then it says so.
+eigenvalues or a poor fit. Where all of many inputs count, Hessians in a few directions show more units than that
+(``crowded``); further layers end it, and then it says so.
 """
 
 from __future__ import annotations
@@ -25,13 +26,18 @@ from unweave.core import clock
 from unweave.evidence.kinds import Evidence
 from unweave.evidence.meter import Meter
 from unweave.methods.base import RELU_LIKE, SATURATING, Finding, Problem, Serves, Traits
+from unweave.methods.hessian.crowded import read_crowded_rows
 from unweave.methods.hessian.probe import FLAT, HessianProbe, smooth_activations
-from unweave.methods.hessian.span_shallow import fit_shallow
+from unweave.methods.hessian.span_shallow import fit_shallow, fit_units
 from unweave.students.forms import Form
 from unweave.students.scalars import fit_scalars
 
 MANY_PAIRS = 30
 """From this many inputs on two Hessians are asked for before an over-wide student, whose steps get slow."""
+CROWDED = 50
+"""From this many inputs on, all of which count, more units than inputs are looked for: below, students are cheap."""
+TELLING = 8
+"""Units whose bends tell the activation then, the strongest ones."""
 MOST_DIRECTIONS = 400
 """Two Hessians in so many directions cost 320,000 questions, and the final fit 200 GB."""
 MOST_COMPLEX = 0.4
@@ -50,8 +56,11 @@ class HessianPencil:
     name = "hessian-pencil"
     serves = Serves(Evidence.QUERIES, (*SATURATING, *RELU_LIKE))
 
-    def __init__(self, time_limit: float = 600.0, samples_per_parameter: float = 1.5):
+    def __init__(
+        self, time_limit: float = 600.0, samples_per_parameter: float = 1.5, crowded_from: int = CROWDED
+    ):
         self.time_limit = time_limit
+        self.crowded_from = crowded_from
         self.samples_per_parameter = samples_per_parameter
 
     def suits(self, traits: Traits) -> str | None:
@@ -67,22 +76,28 @@ class HessianPencil:
         if problem.precision.relative > 1e-12:
             return Finding(None, "the answers are too coarse for two Hessians; use method='in-domain'")
         width = meter.input_size if problem.hidden is None else sum(problem.hidden[:1])
-        if (problem.hidden is not None and len(problem.hidden) > 1) or width > meter.input_size:
+        wider = width > meter.input_size
+        if problem.hidden is not None and len(problem.hidden) > 1:
+            return Finding(None, "Hessians serve one hidden layer; use method='in-domain'")
+        if wider and meter.input_size < self.crowded_from:
             return Finding(None, "two Hessians serve one hidden layer of at most as many units as inputs")
         least = 2 * meter.input_size * width
         if meter.ledger.left < least:
             return Finding(None, f"two Hessians take {least:,} queries, which the budget does not leave")
-        return _Run(meter, problem, smooth, deadline=clock.now() + problem.within(self.time_limit)).recover(
-            self.samples_per_parameter
-        )
+        deadline = clock.now() + problem.within(self.time_limit)
+        run = _Run(meter, problem, smooth, deadline=deadline, crowded_from=self.crowded_from)
+        return run.recover(self.samples_per_parameter)
 
 
 @dataclass
 class _Run(HessianProbe):
     deadline: float = float("inf")
+    crowded_from: int = CROWDED
 
     def recover(self, samples_per_parameter: float) -> Finding:
         self.measure_length()
+        if self.problem.hidden is not None and sum(self.problem.hidden) > self.size:
+            return self._fit_crowded(samples_per_parameter)
         basis = self.active_directions()
         if basis.shape[1] > MOST_DIRECTIONS:
             return self._nothing(f"{basis.shape[1]} active directions are too many for Hessians")
@@ -95,12 +110,14 @@ class _Run(HessianProbe):
             vectors = self._read_pencil(hessians, attempt)
             if vectors is None:
                 reason = "two Hessians have no common form: more units than inputs, or several hidden layers"
-                return self._nothing(f"{reason}; use method='in-domain'")
+                finding = self._nothing(f"{reason}; use method='in-domain'")
+                break
             finding, x, y = self._fit(vectors @ basis.T, x, y, samples_per_parameter)
             is_near = min(finding.alternatives.values()) < NEAR
             if finding.network is not None or not is_near or clock.now() > self.deadline:
                 break
-        return finding
+        crowded = finding.network is None and basis.shape[1] == self.size >= self.crowded_from
+        return self._fit_crowded(samples_per_parameter) if crowded else finding
 
     def _read_pencil(self, hessians: np.ndarray, num_more: int) -> np.ndarray | None:
         """Unit vectors (m, k) along the rows, from Hessians (n, outputs, k, k); None without a common form.
@@ -130,10 +147,7 @@ class _Run(HessianProbe):
         self, rows: np.ndarray, x: np.ndarray, y: np.ndarray, samples_per_parameter: float
     ) -> tuple[Finding, np.ndarray, np.ndarray]:
         """Everything else from answers at ordinary points, bought where missing; the activation by its residual."""
-        num_outputs = self.meter.output_size
-        num_parameters = len(rows) * (self.size + 1 + num_outputs) + num_outputs
-        num_parameters += self.size * num_outputs if any(Form.of(a).skips for a in self.activations) else 0
-        count = int(samples_per_parameter * num_parameters / num_outputs) + 20
+        count = self._num_points(len(rows), samples_per_parameter)
         few = min(count, 30 * len(rows) + 3 * self.size)
         x, y = self._more(x, y, few)
         scalars = {a: fit_scalars(x[:few], y[:few], rows, a, self.deadline) for a in self.activations}
@@ -150,15 +164,56 @@ class _Run(HessianProbe):
         slopes, shifts = (
             (2.0 if sigmoid else 1.0) * a for a in (scalars[leading].slopes, scalars[leading].shifts)
         )
+        return self._fit_all(slopes[:, None] * rows, shifts, leading, x, y, alternatives), x, y
+
+    def _fit_crowded(self, samples_per_parameter: float) -> Finding:
+        """More units than inputs: their rows, slopes and shifts from Hessians in a few directions."""
+        crowded = read_crowded_rows(self)
+        if crowded is None:
+            reason = "Hessians are no sum of few squares: too many units, or several hidden layers"
+            return self._nothing(f"{reason}; use method='in-domain'")
+        self.details["rows"] = rows = crowded.rows
+        arguments, curvatures = crowded.points @ rows.T, crowded.curvatures
+        few = np.argsort(-np.sum(curvatures**2, axis=(0, 1)))[:TELLING]
+        alternatives = {
+            a: fit_units(arguments[:, few], curvatures[:, :, few], act.get(a))[2] for a in self.activations
+        }
+        leading = min(alternatives, key=lambda name: alternatives[name])
+        if alternatives[leading] > NEAR:
+            reason = (
+                f"the bends along {len(rows)} directions are of no known kind ({alternatives[leading]:.0%})"
+            )
+            return self._nothing(f"{reason}; use method='in-domain'", alternatives)
+        slopes, shifts, _ = fit_units(arguments, curvatures, act.get(leading))
+        count = self._num_points(len(rows), samples_per_parameter)
+        x, y = self._more(np.zeros((0, self.size)), np.zeros((0, self.meter.output_size)), count)
+        return self._fit_all(slopes[:, None] * rows, shifts, leading, x, y, alternatives)
+
+    def _num_points(self, num_units: int, samples_per_parameter: float) -> int:
+        """For a fit of all parameters."""
+        num_outputs = self.meter.output_size
+        num_parameters = num_units * (self.size + 1 + num_outputs) + num_outputs
+        num_parameters += self.size * num_outputs if any(Form.of(a).skips for a in self.activations) else 0
+        return int(samples_per_parameter * num_parameters / num_outputs) + 20
+
+    def _fit_all(
+        self,
+        rows: np.ndarray,
+        shifts: np.ndarray,
+        activation: str,
+        x: np.ndarray,
+        y: np.ndarray,
+        alternatives: dict[str, float],
+    ) -> Finding:
+        """All parameters, from rows and shifts near the truth."""
         noise = self.problem.precision.noise
-        fit = fit_shallow(x, y, slopes[:, None] * rows, shifts, leading, noise=noise, deadline=self.deadline)
+        fit = fit_shallow(x, y, rows, shifts, activation, noise=noise, deadline=self.deadline)
         if fit.network is None:
             reason = f"the fit of all parameters along {len(rows)} directions stopped at a residual of {fit.rms:.1e}"
-            return self._nothing(f"{reason}; use method='in-domain'", alternatives), x, y
-        finding = Finding(
+            return self._nothing(f"{reason}; use method='in-domain'", alternatives)
+        return Finding(
             fit.network, undetermined=fit.undetermined, alternatives=alternatives, details=self.details
         )
-        return finding, x, y
 
     def _more(self, x: np.ndarray, y: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """At least ``count`` points with answers, near and further out where the domain has no end."""

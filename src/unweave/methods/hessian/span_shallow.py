@@ -18,9 +18,19 @@ from unweave.algebra.matrix_span import half_vectorise, outer_squares
 from unweave.core.activations import Activation
 from unweave.core.network import Network
 from unweave.solve.descend import Settings
-from unweave.solve.fit import fit_layout
+from unweave.solve.devices import use_accelerator
+from unweave.solve.fit import fit_layout, spread_of
+from unweave.solve.gauss_newton import polish_weighted
+from unweave.solve.layout import Layout
 from unweave.solve.polish import polish
 from unweave.students.forms import Form
+
+LARGE = 1500
+"""Parameters from which on all of them are fitted by products with the Jacobian, and no standard errors are stated."""
+COUPLED = 25_000
+"""Parameters up to which steps begin with a factor of the whole normal matrix, in single precision: 5 GB."""
+LAST = 3e-15
+"""Residual of exact answers, relative to their spread, where a fit ends."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +41,6 @@ class ShallowFit:
     rms: float
     activation: str
     undetermined: tuple[str, ...] = ()
-    num_null: int = 0
-    """Directions of parameters that the answers do not determine."""
 
 
 def curvature_coefficients(hessians: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -105,6 +113,8 @@ def fit_shallow(
     )
     top = np.linalg.lstsq(design, y, rcond=1e-10)[0].T
     start = np.concatenate([np.hstack([rows, biases[:, None]]).ravel(), top.ravel()])
+    if layout.num_parameters > LARGE and not form.skips:
+        return _fit_large(layout, start, x, y, form.activation.name, noise, deadline)
     settings = Settings(target=1e-14, max_steps=80, damping=1e-3, stall_steps=30, deadline=deadline)
     found = fit_layout(layout, start, x, y, settings=settings)
     floor = noise / max(float(np.std(y)), 1e-300)
@@ -114,5 +124,41 @@ def fit_shallow(
     if plain is None:
         return ShallowFit(None, found.rms, activation)
     polished = polish(plain.network, x, y, noise=noise)
-    num_null = polished.null_directions.shape[1]
-    return ShallowFit(polished.network, polished.rms, activation, plain.undetermined, num_null)
+    return ShallowFit(polished.network, polished.rms, activation, plain.undetermined)
+
+
+def _fit_large(
+    layout: Layout,
+    start: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    activation: str,
+    noise: float,
+    deadline: float,
+) -> ShallowFit:
+    """The same for many parameters, from a start that is right to a per cent or so: exact steps on an accelerator,
+    steps by products with the Jacobian without.
+    """
+    spread = spread_of(y)
+    if use_accelerator(y.size, layout.num_parameters):
+        settings = Settings(target=LAST, max_steps=40, damping=1e-6, stall_steps=0, deadline=deadline)
+        fit = fit_layout(layout, start, x, y, settings=settings)
+        network, rms = layout.network(fit.parameters), fit.rms
+    else:
+        sigma = max(noise, LAST * spread)
+        found = polish_weighted(
+            layout.network(start),
+            x,
+            y,
+            sigma,
+            max_steps=25,
+            damping=1e-9,
+            patience=3,
+            most_coupled=COUPLED,
+            target=1.0,
+            deadline=deadline,
+        )
+        network, rms = found.network, found.rms * sigma / spread
+    if rms > max(1e-6, 3 * noise / spread):
+        return ShallowFit(None, rms, activation)
+    return ShallowFit(network.as_sigmoid() if activation == "sigmoid" else network, rms, activation)
