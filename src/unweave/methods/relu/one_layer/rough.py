@@ -18,6 +18,7 @@ from unweave.methods.relu.lifted.shallow import assemble_one
 from unweave.methods.relu.one_layer.ridge_fit import Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import RidgeSum
 from unweave.methods.relu.one_layer.shallow import ORDINARY, ShallowSearch
+from unweave.methods.relu.one_layer.sharpen import as_network, sharpen
 from unweave.methods.relu.one_layer.sides import orient_ridges
 from unweave.probes.inquiry import Inquiry
 from unweave.probes.planes import Planes
@@ -35,22 +36,27 @@ NEARLY, WORSE = 0.2, 1.3
 DEVIATIONS = 6.0
 
 
-def recover_roughly(inquiry: Inquiry, problem: Problem, rng: np.random.Generator) -> Finding:
-    """The network of one hidden layer that explains every answer, or why there is none."""
+def recover_roughly(
+    inquiry: Inquiry, problem: Problem, rng: np.random.Generator, *, whole: bool = True
+) -> Finding:
+    """The network of one hidden layer that explains every answer, or why there is none.
+
+    ``whole``: these answers are rounded by this layer alone, not by one below it as well.
+    """
     deadline = clock.now() + problem.within(MAX_SECONDS)
     search = ShallowSearch(inquiry, rng, deadline)
     if not search.run() or search.ridges is None or search.fitted is None:
         return Finding(None, reason=TOO_ROUGH)
     if not search.ridges.num_units:
         return Finding(_affine(search.ridges))
-    found = _everywhere(search, problem, deadline)
+    found = _everywhere(search, problem, deadline, whole and not inquiry.meter.is_squashed)
     bounded = np.isfinite(inquiry.meter.domain.reach(inquiry.input_size))
     if bounded and found.network is None:
         found = _inside(search)
     return replace(found, error_bars=search.inquiry.bars)
 
 
-def _everywhere(search: ShallowSearch, problem: Problem, deadline: float) -> Finding:
+def _everywhere(search: ShallowSearch, problem: Problem, deadline: float, whole: bool) -> Finding:
     """Sides from the affine part; then a fit without a linear term."""
     ridges, fitted = search.ridges, search.fitted
     assert ridges is not None
@@ -85,7 +91,10 @@ def _everywhere(search: ShallowSearch, problem: Problem, deadline: float) -> Fin
     last = fit_ridges(start, x[rows], y[rows], bars[rows], deadline=deadline)
     if last.rms > WORSE * max(fitted.rms, ORDINARY):
         return Finding(None, reason=OPEN_SIDES)
-    return replace(finding, network=_network(last.ridges), undetermined=_open_units(last.unit_errors()))
+    if problem.precision.kind == "float32" and whole:
+        rng = problem.rng("relu alone")
+        last = sharpen(search.meter, last, x[rows], y[rows], problem.precision.unit, rng, deadline)
+    return replace(finding, network=as_network(last.ridges), undetermined=_open_units(last.unit_errors()))
 
 
 def _plain_signs(half: np.ndarray, tilt: np.ndarray) -> np.ndarray | None:
@@ -131,14 +140,6 @@ def _open_units(errors: np.ndarray) -> tuple[str, ...]:
     """The units whose weights hardly show in any answer."""
     return tuple(
         f"layer 1, unit {i}: determined only to {errors[i]:.0%}" for i in np.flatnonzero(errors > OPEN)
-    )
-
-
-def _network(ridges: Ridges) -> Network:
-    return Network(
-        [ridges.rows[:, :-1], ridges.columns.T],
-        [ridges.rows[:, -1], ridges.affine[:, -1]],
-        ["relu", "identity"],
     )
 
 

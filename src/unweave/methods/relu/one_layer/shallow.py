@@ -20,7 +20,7 @@ from unweave.core.domains import Box
 from unweave.evidence.meter import Meter
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.left import tell_unit
-from unweave.methods.relu.one_layer.expected import count_bends, same_unit, unpredicted
+from unweave.methods.relu.one_layer.expected import count_bends, refuted, same_unit, unpredicted
 from unweave.methods.relu.one_layer.places import (
     draw_ways,
     extreme_points,
@@ -28,13 +28,14 @@ from unweave.methods.relu.one_layer.places import (
     rarer_sides,
     spread_points,
     telling_corners,
+    uneven_corners,
 )
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
 from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import BLIND, Inquiry
-from unweave.probes.kinks import find_kinks
+from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines
 from unweave.probes.planes import Planes, measure_planes, no_planes
 
@@ -110,6 +111,8 @@ class ShallowSearch:
     """Kinks on each line that no known unit predicted, and all of them."""
     num_endless: int = 0
     """Lines on which the answers bend all along."""
+    scans: list[tuple[Lines, int, Kinks]] = field(default_factory=list)
+    """The lines at the beginning, and their kinks."""
     share: float = 2.0
     """Answers a parameter that a fit looks at."""
     _num_crossings: int = 0
@@ -131,27 +134,22 @@ class ShallowSearch:
             self._begin()
         if self.ridges is None:
             return False
-        quiet, num_dropped, shares = 0, 0, list[float]()
+        num_dropped, shares = 0, list[float]()
         nearly = False
         for turn in range(max_rounds):
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
             with self.meter.stage("points"):
-                probes = self._probe(share=1.5 if turn == 0 else 0.3)
+                probes = self._probe(share=0.3) if turn else self._probe(share=1.5, corners=False)
             self._fit(probes)
+            if not (self._all_misses() > BEYOND).any() and self._settle():
+                return True
             misses = self._misses(probes)
             self.wrong, typical = float(np.mean(misses > BEYOND)), float(np.median(misses))
-            if not (self._all_misses() > BEYOND).any():
-                quiet += 1
-                if quiet == 2:
-                    self._settle()
-                    return True
-                continue
-            quiet = 0
             if self.wrong == 0 and nearly and num_dropped < MOST_DROPPED:
                 num_dropped += self._drop_vague()
             nearly = self.wrong == 0
-            shares.append(self.wrong)
+            shares += [self.wrong] if turn else []  # of probes that betray as much as each other
             if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
                 return False
             with self.meter.stage("missing units"):
@@ -161,19 +159,22 @@ class ShallowSearch:
                     self._add_left_over()
         return False
 
-    def _settle(self) -> None:
-        """More answers from everywhere and a fit to most of them, so that its error is below theirs."""
+    def _settle(self) -> bool:
+        """More answers from everywhere and a fit to most of them, so that its error is below theirs; whether it is."""
         assert self.ridges is not None
         self._merge()
         with self.meter.stage("points"):
-            probes = self._probe(share=ENOUGH)
+            probes = self._probe(share=ENOUGH if self.share < 2 * ENOUGH else 1.0)
         self.share = 2 * ENOUGH
         self._fit(probes)
         for _ in range(MOST_SURER):
+            if (self._all_misses() > BEYOND).any() or clock.now() > self.deadline:
+                break
             with self.meter.stage("points"):
-                if not self._ask_surer() or clock.now() > self.deadline:
+                if not self._ask_surer():
                     break
             self._fit(probes)
+        return not (self._all_misses() > BEYOND).any()
 
     def _ask_surer(self) -> int:
         """Ask where units reach farthest whose standard errors show there; how many units these are."""
@@ -277,21 +278,30 @@ class ShallowSearch:
                 self.planes = self.planes.join(one)
             elif one.errors[0] < self.planes.errors[same]:
                 self.planes = self.planes.take(np.arange(len(self.planes)) != same).join(one)
+        num_new = len(self.planes) - before
         if self.ridges is not None:
             self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
-        return len(self.planes) - before
+            return num_new
+        self.scans += [(lines, i, found) for i, found in enumerate(kinks)]
+        self.planes = self.planes.take(~refuted(self.planes, self.scans))
+        return num_new
 
     def _draw_ways(self, count: int) -> Lines:
         return draw_ways(self.meter.domain, count, self.inquiry.input_size, self.rng)
 
-    def _probe(self, *, share: float) -> np.ndarray:
-        """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter."""
+    def _probe(self, *, share: float, corners: bool = True) -> np.ndarray:
+        """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter.
+
+        Corners betray most; in the first fit the units that are missing there would spoil what is known elsewhere.
+        """
         assert self.ridges is not None
         count = int(np.clip(share * self.ridges.size / self.inquiry.output_size, 64, 6000))
         domain, d = self.meter.domain, self.inquiry.input_size
         x = spread_points(domain, self.ridges, count, d, self.rng)
-        if isinstance(domain, Box):
-            x[: count // 2] = telling_corners(domain, self.ridges, count // 2, d, self.rng)
+        if isinstance(domain, Box) and corners:
+            third = count // 3
+            x[:third] = telling_corners(domain, self.ridges, third, d, self.rng)
+            x[third : 2 * third] = uneven_corners(domain, third, d, self.rng)
         self.meter.ask(x)
         return self.meter.snap(x)
 
