@@ -441,7 +441,8 @@ class ShallowSearch:
         wrong = x[self._all_misses() > BEYOND] if not np.any(misses > BEYOND) else probes[misses > BEYOND]
         if not len(good) or not len(wrong):
             return False
-        wrong = wrong[self.rng.permutation(len(wrong))[:num_lines]]
+        wrong = wrong[self.rng.permutation(len(wrong))]
+        wrong = wrong[most_unlike(self.meter.ask(wrong) - self.ridges(wrong), num_lines)]
         apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
         apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
         residual = self.inquiry.against(_Believed(self.ridges, self.inquiry))
