@@ -32,7 +32,13 @@ from unweave.methods.relu.one_layer.places import (
 )
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
-from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
+from unweave.methods.relu.one_layer.ways import (
+    BEYOND,
+    find_rows,
+    first_of_each_kind,
+    most_unlike,
+    up_to_the_first_miss,
+)
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import BLIND, Inquiry
 from unweave.probes.kinks import Kinks, find_kinks
