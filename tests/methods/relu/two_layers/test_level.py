@@ -18,7 +18,9 @@ def test_three_weak_planes_are_found_one_after_the_other():
     first, second = rng.standard_normal((8, 16)), rng.standard_normal((6, 8))
     second[:, weak] *= np.array([0.02, 0.05, 0.003])
     biases = 0.3 * rng.standard_normal(8), 3.0 + rng.standard_normal(6), np.zeros(4)
-    network = Network([first, second, rng.standard_normal((4, 6))], list(biases), ["relu", "relu", "identity"])
+    network = Network(
+        [first, second, rng.standard_normal((4, 6))], list(biases), ["relu", "relu", "identity"]
+    )
     answer = relu_in_float32(network)
     meter = Meter(resolve(lambda x: answer(x).astype(np.float32), input_size=16))
     inquiry = open_inquiry(meter, measure_precision(meter, rng), rng)

@@ -44,8 +44,14 @@ def recover_roughly(
     ``whole``: these answers are rounded by this layer alone, not by one below it as well.
     """
     deadline = clock.now() + problem.within(MAX_SECONDS)
-    search = ShallowSearch(inquiry, rng, deadline)
-    if not search.run() or search.ridges is None or search.fitted is None:
+    if isinstance(problem.kept, ShallowSearch) and problem.suspects is not None:
+        search = problem.kept
+        search.deadline = deadline
+        explained = search.go_on(problem.suspects)
+    else:
+        search = ShallowSearch(inquiry, rng, deadline)
+        explained = search.run()
+    if not explained or search.ridges is None or search.fitted is None:
         return Finding(None, reason=TOO_ROUGH)
     if not search.ridges.num_units:
         return Finding(_affine(search.ridges))
@@ -53,7 +59,7 @@ def recover_roughly(
     bounded = np.isfinite(inquiry.meter.domain.reach(inquiry.input_size))
     if bounded and found.network is None:
         found = _inside(search)
-    return replace(found, error_bars=search.inquiry.bars)
+    return replace(found, error_bars=search.inquiry.bars, kept=search)
 
 
 def _everywhere(search: ShallowSearch, problem: Problem, deadline: float, whole: bool) -> Finding:

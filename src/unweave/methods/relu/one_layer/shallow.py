@@ -138,11 +138,21 @@ class ShallowSearch:
         """Whether all answers are explained by one hidden layer in the end."""
         with self.meter.stage("lines"):
             self._begin()
-        if self.ridges is None:
-            return False
+        return self.ridges is not None and self._grow(range(max_rounds))
+
+    def go_on(self, suspects: np.ndarray, max_rounds: int = 10) -> bool:
+        """The same again, after a search that ended, with answers near points where it was wrong."""
+        assert self.ridges is not None
+        with self.meter.stage("missing units"):
+            self.meter.ask(suspects)
+        return self._grow(range(1, max_rounds))
+
+    def _grow(self, turns: range) -> bool:
+        """Fits and units that they lack, by turns; in the first nothing is asked that a rare unit would spoil."""
         num_dropped, shares = 0, list[float]()
         nearly = False
-        for turn in range(max_rounds):
+        for turn in turns:
+            assert self.ridges is not None
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
             with self.meter.stage("points"):
