@@ -27,8 +27,8 @@ from unweave.methods.relu.lifted.left import with_left_over
 from unweave.methods.relu.lifted.planes import Planes, explained
 from unweave.methods.relu.lifted.refit import DENSE, Stack, normal_matrix
 from unweave.methods.relu.lifted.search import Search
+from unweave.methods.relu.one_layer.level import find_quiet_plane, near_points
 from unweave.methods.relu.two_layers.above import recover_above
-from unweave.methods.relu.two_layers.level import find_quiet_plane, near_points
 from unweave.methods.relu.two_layers.spread import spread_points
 from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.solve.gauss_newton import polish_weighted

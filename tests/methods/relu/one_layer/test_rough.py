@@ -107,3 +107,22 @@ def test_a_search_that_ended_goes_on_from_places_where_it_was_wrong():
     wanted = np.append(rows[8], biases[8]) / np.linalg.norm(rows[8])
     assert len(found) == 9
     assert np.min(np.max(np.abs(found - wanted), axis=1)) < 1e-5
+
+
+def test_a_unit_that_drowns_on_every_line_is_met_where_no_other_changes():
+    rng = np.random.default_rng(3)
+    rows, columns, biases = rng.standard_normal((8, 20)), rng.standard_normal((3, 8)), rng.standard_normal(8)
+    columns[:, 5] *= 1e-3
+    truth, answer = single(Network([rows, columns], [biases, np.zeros(3)], ["relu", "identity"]))
+    whole = np.hstack([truth.weights[0], truth.biases[0][:, None]])
+    meter = Meter(resolve(answer, input_size=20))
+    search = ShallowSearch(open_inquiry(meter, measure_precision(meter, rng), rng), rng, float("inf"))
+    meter.ask(2 * rng.standard_normal((600, 20)))
+    others = np.arange(8) != 5
+    search.ridges = Ridges(whole[others], truth.weights[1].T[others], np.zeros((3, 21)))
+    search.find_level_unit()
+    found, wanted = search.ridges.balanced(), Ridges(whole, truth.weights[1].T, np.zeros((3, 21))).balanced()
+    assert found.num_units == 8
+    side = np.sign(found.rows[-1] @ wanted.rows[5])
+    assert np.max(np.abs(side * found.rows[-1] - wanted.rows[5])) < 1e-3
+    assert np.max(np.abs(found.columns[-1] / wanted.columns[5] - 1)) < 0.1

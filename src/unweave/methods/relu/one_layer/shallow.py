@@ -21,6 +21,7 @@ from unweave.evidence.meter import Meter
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.left import tell_unit
 from unweave.methods.relu.one_layer.expected import count_bends, refuted, same_unit, unpredicted
+from unweave.methods.relu.one_layer.level import find_quiet_plane
 from unweave.methods.relu.one_layer.places import (
     draw_ways,
     extreme_points,
@@ -170,7 +171,8 @@ class ShallowSearch:
                 return False
             with self.meter.stage("missing units"):
                 if typical > BEYOND:
-                    self._follow_lines(self._draw_ways(2))
+                    if not self._follow_lines(self._draw_ways(2)):
+                        self.find_level_unit()
                 elif not self._add_missing(probes, misses):
                     self._add_left_over()
         return False
@@ -466,6 +468,23 @@ class ShallowSearch:
         kinks = first_of_each_kind(find_kinks(residual, lines))
         planes, _ = measure_planes(residual, lines, kinks, self.rng)
         return self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+
+    def find_level_unit(self) -> None:
+        """A unit that drowns on lines, from directions in which no known one changes; its output from all answers."""
+        assert self.ridges is not None
+        known = self.ridges.balanced()
+        if self.bounded or not 0 < known.num_units < self.inquiry.input_size:
+            return
+        quiet = find_quiet_plane(self.inquiry, known.rows[:, :-1], known.rows[:, -1], self.rng)
+        if not len(quiet):
+            return
+        x, y, bars = self.answers()
+        row = np.append(quiet.normals[0], quiet.offsets[0])
+        design = np.column_stack([np.abs(x @ row[:-1] + row[-1]) / 2, x, np.ones(len(x))]) / bars[:, None]
+        column = np.linalg.lstsq(design, (y - known(x)) / bars[:, None], rcond=1e-12)[0][0]
+        rows, columns = np.vstack([known.rows, row]), np.vstack([known.columns, column])
+        self.num_fresh += 1
+        self.ridges = replace(known, rows=rows, columns=columns)
 
     def _add_left_over(self) -> None:
         """A unit too weak or too rarely on for lines: where it alone is missing, answers are linear in its row."""

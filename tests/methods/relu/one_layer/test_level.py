@@ -8,7 +8,7 @@ from truth import relu_in_float32
 from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import measure_precision
-from unweave.methods.relu.two_layers.level import find_quiet_plane
+from unweave.methods.relu.one_layer.level import find_quiet_plane
 from unweave.models.resolve import resolve
 from unweave.probes.inquiry import open_inquiry
 
