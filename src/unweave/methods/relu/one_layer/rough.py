@@ -14,7 +14,7 @@ from unweave.core import clock
 from unweave.core.network import Network
 from unweave.methods.base import Finding, Problem
 from unweave.methods.relu.lifted.planes import Planes as FittedPlanes
-from unweave.methods.relu.lifted.shallow import assemble_one
+from unweave.methods.relu.lifted.shallow import assemble_bends
 from unweave.methods.relu.one_layer.ridge_fit import Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import RidgeSum
 from unweave.methods.relu.one_layer.shallow import ORDINARY, ShallowSearch
@@ -34,6 +34,8 @@ OPEN = 0.01
 NEARLY, WORSE = 0.2, 1.3
 """How far a side may be from one for a fit to try it, and how much worse the fit without a linear term may be."""
 DEVIATIONS = 6.0
+ROUGHEST = 1e4
+"""Largest error of the affine part, relative to all of it, in that of one answer."""
 
 
 def recover_roughly(
@@ -75,15 +77,12 @@ def _everywhere(search: ShallowSearch, problem: Problem, deadline: float, whole:
         errors,
         -ridges.rows[:, -1:] * ridges.rows[:, :-1],
     )
-    half = ridges.columns[:, :, None] * ridges.rows[:, None, :-1] / 2
-    tilt = ridges.affine[:, :-1] + half.sum(axis=0)
+    half, tilt, error = _bends(ridges, errors)
     constant = ridges.affine[:, -1] + ridges.rows[:, -1] @ ridges.columns / 2
-    sizes = np.max(np.abs(half), axis=(1, 2))
-    error = DEVIATIONS * float(np.linalg.norm(errors * sizes) + np.median(errors) * np.max(np.abs(tilt)))
     signs = _plain_signs(half.reshape(len(half), -1), tilt.ravel())
     finding = Finding(None)
     if signs is None:
-        finding = orient_ridges(RidgeSum(planes, tilt, constant), problem, error=error)
+        finding = orient_ridges(RidgeSum(planes, tilt, constant), problem, error=DEVIATIONS * error)
         network = finding.network
         if network is None or len(network.weights[0]) != ridges.num_units or finding.undetermined:
             return Finding(None, reason=finding.reason or OPEN_SIDES)
@@ -103,6 +102,14 @@ def _everywhere(search: ShallowSearch, problem: Problem, deadline: float, whole:
     return replace(finding, network=as_network(last.ridges), undetermined=_open_units(last.unit_errors()))
 
 
+def _bends(ridges: Ridges, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Half of every unit's bend (m, k, d), the affine part beside them all, and the error of its entries."""
+    half = ridges.columns[:, :, None] * ridges.rows[:, None, :-1] / 2
+    tilt = ridges.affine[:, :-1] + half.sum(axis=0)
+    sizes = np.max(np.abs(half), axis=(1, 2))
+    return half, tilt, float(np.linalg.norm(errors * sizes) + np.median(errors) * np.max(np.abs(tilt)))
+
+
 def _plain_signs(half: np.ndarray, tilt: np.ndarray) -> np.ndarray | None:
     """The sides of plain relu units where the affine part is close to one sum of all half bends; a fit decides."""
     if len(half) > half.shape[1]:
@@ -119,11 +126,15 @@ def _inside(search: ShallowSearch) -> Finding:
     assert ridges is not None
     m, d = ridges.num_units, search.inquiry.input_size
     planes = FittedPlanes(ridges.rows[:, :-1], ridges.rows[:, -1], np.zeros((m, d + 1, d + 1)), np.ones(m))
-    x, _, bars = search.answers()
-    rows = search.choose_rows(x)
-    x, bars = x[rows], bars[rows]  # with the fit's own values: it was made of all answers at once
-    rough = 1e4 * search.inquiry.relative
-    assembly = assemble_one(planes, x, ridges(x), bars, meter.domain, rough=rough)
+    assert search.fitted is not None
+    _, tilt, error = _bends(ridges, search.fitted.unit_errors())
+    x = search.answers()[0]
+    x = x[search.choose_rows(x)]
+    reach = np.std(x, axis=0)
+    rough = error * np.sqrt(len(tilt)) * np.linalg.norm(reach) / max(np.linalg.norm(tilt * reach), 1e-300)
+    rough = float(np.clip(rough, search.inquiry.relative, ROUGHEST * search.inquiry.relative))
+    # with the fit's own values: it was made of all answers at once
+    assembly = assemble_bends(planes, ridges.columns / 2, tilt, x, ridges(x), meter.domain, rough=rough)
     warnings = []
     if assembly.num_affine[0]:
         text = (
@@ -133,12 +144,12 @@ def _inside(search: ShallowSearch) -> Finding:
         if assembly.sides_open[0]:
             text += "; it absorbs the sides of the others, every choice is the same function in the domain"
         warnings.append(text)
-    assert search.fitted is not None
     return Finding(
         assembly.network,
         warnings=tuple(warnings),
         undetermined=_open_units(search.fitted.unit_errors()),
         details={"num_planes": m},
+        in_domain=True,
     )
 
 
