@@ -63,6 +63,8 @@ ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
 DEEPER = 0.4
 """Share of unpredicted kinks on later lines that speaks for deeper units."""
+RARE = 4
+"""Kinks on two lines that may all be those of units which hardly any line meets."""
 PATIENCE = 5
 """Rounds in which the share of unexplained answers must fall."""
 MOST_LINES, QUIET = 40, 4
@@ -260,7 +262,7 @@ class ShallowSearch:
             if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
                 return  # planes that end: facets of deeper units
             seen, first = np.array(self.seen), 5 if self.bounded else 1
-            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > DEEPER * max(np.sum(seen[-2:, 1]), 4):
+            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > max(DEEPER * np.sum(seen[-2:, 1]), RARE):
                 return  # kinks that no plane predicts, on every line
         if self.pieces is None or not self.pieces.valid.any():
             return
