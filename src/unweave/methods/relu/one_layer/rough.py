@@ -149,7 +149,6 @@ def _inside(search: ShallowSearch) -> Finding:
         warnings=tuple(warnings),
         undetermined=_open_units(search.fitted.unit_errors()),
         details={"num_planes": m},
-        in_domain=True,
     )
 
 

@@ -61,6 +61,8 @@ GROSS = 1e3
 """Error bars by which answers are missed where a unit is missing; those that a fit has not seen are missed by fewer."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
+CORNERS = 300
+"""Corners of a box, at least, that agree before a search ends: a unit may be on in one of a hundred only."""
 DEEPER = 0.4
 """Share of unpredicted kinks on later lines that speaks for deeper units."""
 RARE = 4
@@ -321,7 +323,9 @@ class ShallowSearch:
         if isinstance(domain, Box) and corners:
             third = count // 3
             x[:third] = telling_corners(domain, self.ridges, third, d, self.rng)
-            x[third : 2 * third] = uneven_corners(domain, third, d, self.rng)
+            fewest = CORNERS if share == ENOUGH else 0
+            uneven = uneven_corners(domain, max(third, fewest), d, self.rng)
+            x = np.concatenate([x[:third], uneven, x[2 * third :]])
         self.meter.ask(x)
         return self.meter.snap(x)
 
