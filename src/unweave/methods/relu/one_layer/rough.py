@@ -46,7 +46,7 @@ def recover_roughly(
     ``whole``: these answers are rounded by this layer alone, not by one below it as well.
     """
     deadline = clock.now() + problem.within(MAX_SECONDS)
-    if isinstance(problem.kept, ShallowSearch) and problem.suspects is not None:
+    if whole and isinstance(problem.kept, ShallowSearch) and problem.suspects is not None:
         search = problem.kept
         search.deadline = deadline
         explained = search.go_on(problem.suspects)
@@ -61,7 +61,7 @@ def recover_roughly(
     bounded = np.isfinite(inquiry.meter.domain.reach(inquiry.input_size))
     if bounded and found.network is None:
         found = _inside(search)
-    return replace(found, error_bars=search.inquiry.bars, kept=search)
+    return replace(found, error_bars=search.inquiry.bars, kept=search if whole else None)
 
 
 def _everywhere(search: ShallowSearch, problem: Problem, deadline: float, whole: bool) -> Finding:
