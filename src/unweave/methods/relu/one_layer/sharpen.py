@@ -19,13 +19,15 @@ from unweave.evidence.meter import Meter
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.solve.propagated import propagated_rounding
 
-GOAL = 3e-6
+GOAL = 5e-6
 """Standard error, relative to the largest weight of a unit, up to which it is known well enough."""
 ROUNDS = 3
 """How often units above it are asked for."""
+GAINING = 0.7
+"""What its worst error must fall to for another round."""
 EACH = 2
 """Answers, times inputs, for each of them."""
-LOUD = (0.03, 0.3, 3.0)
+LOUD = (1e-3, 1e-2, 0.1, 1.0)
 """Prices of what other units add, relative to what the unit itself gains."""
 REACHES = (3.0, 30.0)
 """Largest coordinates of the points where there is no bound, in units of the typical distance of a plane."""
@@ -46,10 +48,13 @@ def sharpen(
     now = _fit(fitted.ridges, x, y, unit, deadline)
     if now.rms > ROUGHEST:
         return fitted
+    before = np.inf
     for _ in range(ROUNDS):
-        vague = np.flatnonzero(now.unit_errors() > GOAL)
-        if not len(vague) or clock.now() > deadline:
+        errors = now.unit_errors()
+        vague, worst = np.flatnonzero(errors > GOAL), float(np.max(errors, initial=0.0))
+        if not len(vague) or worst > GAINING * before or clock.now() > deadline:
             break
+        before = worst
         places = [points_alone(meter, now.ridges, i, unit, rng) for i in vague.tolist()]
         points = meter.snap(np.concatenate(places))
         if not len(points):
