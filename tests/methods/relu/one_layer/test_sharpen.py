@@ -45,8 +45,8 @@ def test_a_quiet_unit_is_asked_for_where_the_others_are_off(box):
         own = ridges.balanced().rows[3] - exact.rows[3]
         return float(np.max(np.abs(own)) / np.max(np.abs(exact.rows[3])))
 
-    assert before.unit_errors()[3] > 2 * GOAL
-    assert off(after.ridges) < min(off(before.ridges) / 2, 2 * GOAL)
+    assert before.unit_errors()[3] > 4 * GOAL
+    assert off(after.ridges) < min(off(before.ridges) / 2, 3 * GOAL)
     points = points_alone(meter, exact, 3, 2.0**-23, rng)
     heights = exact.heights(points)
     assert np.all(heights[:, 3] > 0)

@@ -19,7 +19,7 @@ from unweave.evidence.meter import Meter
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.solve.propagated import propagated_rounding
 
-GOAL = 5e-6
+GOAL = 3e-6
 """Standard error, relative to the largest weight of a unit, up to which it is known well enough."""
 ROUNDS = 3
 """How often units above it are asked for."""
