@@ -27,6 +27,8 @@ GAINING = 0.7
 """What its worst error must fall to for another round."""
 EACH = 2
 """Answers, times inputs, for each of them."""
+BETWEEN = (0.5, 0.95)
+"""Where they lie between the middle of the region and its walls."""
 LOUD = (1e-3, 1e-2, 0.1, 1.0)
 """Prices of what other units add, relative to what the unit itself gains."""
 REACHES = (3.0, 30.0)
@@ -87,7 +89,7 @@ def points_alone(
         boxes = [(np.broadcast_to(meter.domain.low, d), np.broadcast_to(meter.domain.high, d))]
     elif np.isinf(meter.domain.reach(d)):
         boxes = [(np.full(d, -reach * typical), np.full(d, reach * typical)) for reach in REACHES]
-    best, centre, radius = 0.0, np.zeros(d), 0.0
+    best, centre, box = 0.0, np.zeros(d), (np.zeros(d), np.zeros(d))
     for low, high in boxes:
         for price in LOUD:
             found = _largest_ball(ridges, unit, price, low, high)
@@ -96,11 +98,32 @@ def points_alone(
             noise = float(np.sqrt(np.mean(propagated_rounding(network, found[0][None], rounding) ** 2)))
             told = load * min(found[1], typical) / max(noise, 1e-300)
             if told > best:
-                best, centre, radius = told, found[0], found[1]
-    count = EACH * extended if best else 0
-    away = rng.standard_normal((count, d))
-    away *= radius * rng.uniform(0.5, 1.0, (count, 1)) / np.linalg.norm(away, axis=1, keepdims=True)
-    return centre + away
+                best, centre, box = told, found[0], (low, high)
+    if not best:
+        return np.zeros((0, d))
+    return _spread_inside(ridges, centre, *box, EACH * extended, rng)
+
+
+def _spread_inside(
+    ridges: Ridges,
+    centre: np.ndarray,
+    low: np.ndarray,
+    high: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Points of a box on the way from ``centre`` to where the first plane is crossed, in random directions.
+
+    They lie farther apart than those of any ball inside, by the root of the number of inputs.
+    """
+    directions = rng.standard_normal((count, len(centre)))
+    walls = np.where(directions > 0, high, low) - centre
+    rates, heights = directions @ ridges.rows[:, :-1].T, ridges.heights(centre[None])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        to_planes, to_walls = -heights / rates, walls / directions
+    ahead = np.where(to_planes > 0, to_planes, np.inf)
+    length = np.minimum(np.min(ahead, axis=1, initial=np.inf), np.min(to_walls, axis=1))
+    return centre + directions * (length * rng.uniform(*BETWEEN, count))[:, None]
 
 
 def _largest_ball(
