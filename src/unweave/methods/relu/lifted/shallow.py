@@ -59,7 +59,10 @@ def assemble_bends(
     if not plain and not np.isinf(domain.reach(d)):
         rest = (tilt - lam * np.einsum("i,ikd->kd", sides, atoms)) * reach
         rows, loads = low_rank(rest, max(rough, 1e-9) * float(np.linalg.norm(tilt * reach)))
+        # the sign is free in the domain: what grows from its beginning to its middle stays on beyond its end
         rows = rows / reach
+        sign = np.where(rows @ np.mean(x, axis=0) < 0, -1.0, 1.0)
+        rows, loads = sign[:, None] * rows, loads * sign
         extra = len(rows)
         if extra:
             weights, biases = (
