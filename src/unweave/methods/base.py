@@ -49,7 +49,8 @@ class Serves:
     gaussian: bool = False
     """Whether inputs of rows that are not Gaussian are worth a warning."""
     suspects: bool = False
-    """Whether it looks again where it is told that its network and the model differ (``Problem.suspects``)."""
+    """Whether it looks again where it is told that its network and the model differ (``Problem.suspects``), even if its
+    finding has kept nothing for that."""
 
     queries: int = 100_000
     """The most questions an attempt may cost, beside ``queries_a_size`` for every input and output."""

@@ -179,7 +179,8 @@ def _try_methods(side: Side, wishes: Wishes, progress: _Progress) -> None:
         best = attempt.found if progress.best is None else _better(progress.best, attempt.found)
         progress.best = best
         for _ in range(MOST_LOOKS):
-            suspects = _suspects(side, choice, attempt.found)
+            looks_again = choice.method.serves.suspects or attempt.kept is not None
+            suspects = _suspects(side, choice, attempt.found) if looks_again else None
             if suspects is None or wishes.deadline.passed:
                 break
             # its earlier questions are remembered and cost nothing
@@ -304,9 +305,9 @@ def _attempt(
 
 
 def _suspects(side: Side, choice: Choice, found: Identification) -> np.ndarray | None:
-    """Points close to those where a search has found disagreement, if the method can use them; none was asked."""
+    """Points close to those where a search has found disagreement; none was asked."""
     certificate = found.certificate
-    if found.identified or certificate is None or not choice.method.serves.suspects or not side.ledger.left:
+    if found.identified or certificate is None or not side.ledger.left:
         return None
     places = certificate.fresh.get("suspects")
     return None if places is None or not certificate.points_agree else side.nearby(places)

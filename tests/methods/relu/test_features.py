@@ -11,8 +11,8 @@ from unweave.core.network import Network
 from unweave.evidence.meter import Meter
 from unweave.evidence.precision import Precision
 from unweave.methods.base import Problem
+from unweave.methods.relu.one_layer.level import find_quiet_plane
 from unweave.methods.relu.two_layers.above import recover_above, tell_sides
-from unweave.methods.relu.two_layers.level import find_quiet_plane
 from unweave.models.resolve import resolve
 from unweave.probes.inquiry import open_inquiry
 

@@ -27,8 +27,8 @@ from unweave.methods.relu.lifted.left import with_left_over
 from unweave.methods.relu.lifted.planes import Planes, explained
 from unweave.methods.relu.lifted.refit import DENSE, Stack, normal_matrix
 from unweave.methods.relu.lifted.search import Search
+from unweave.methods.relu.one_layer.level import find_quiet_plane, near_points
 from unweave.methods.relu.two_layers.above import recover_above
-from unweave.methods.relu.two_layers.level import find_quiet_plane, near_points
 from unweave.methods.relu.two_layers.spread import spread_points
 from unweave.probes.inquiry import Inquiry, open_inquiry
 from unweave.solve.gauss_newton import polish_weighted
@@ -167,13 +167,14 @@ def settle(network: Network, inquiry: Inquiry, deadline: float, rng: np.random.G
         moved = wrong < now.wrong or grown is not now or not turn
         now = replace(trial, wrong=wrong) if moved else now
         if now.wrong == 0:
+            now = _without_idle_units(now, deadline)  # one that stands for nothing is wrong somewhere else
             with meter.stage("fresh points"):
                 fresh = spread_points(now.network, inquiry, int(np.clip(network.num_parameters, *FRESH)), rng)
                 misses = now.misses(meter.snap(fresh), meter.ask(fresh))
             now = replace(now, wrong=float(np.mean(misses > BEYOND)))
         if now.wrong == 0 or not moved or clock.now() > deadline:
             break
-    return now if now.wrong else _without_idle_units(now, deadline)
+    return now
 
 
 def _without_idle_units(now: Settled, deadline: float) -> Settled:

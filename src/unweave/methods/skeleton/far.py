@@ -80,7 +80,7 @@ def find_skeleton(meter: Meter, problem: Problem, attempt: int) -> Finding:
     problem = replace(problem, seed=problem.seed + 1000 * max(attempt - 1, 0))
     scales = Scales.of(problem.precision, meter.domain.reach(meter.input_size))
     view = cast(Meter, FarView(meter, scales.view))
-    finding = ReluLines(window=scales.window).recover(view, problem)
+    finding = ReluLines(window=scales.window, whole=False).recover(view, problem)
     if finding.network is not None or problem.precision.kind == "float32":
         return _through_the_origin(finding)
     limit = problem.within(MOST_SECONDS)

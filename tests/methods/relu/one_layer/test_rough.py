@@ -8,7 +8,12 @@ import pytest
 import unweave
 from truth import random_network, relu_in_float32
 from unweave.core.network import Network
+from unweave.evidence.meter import Meter
+from unweave.evidence.precision import measure_precision
 from unweave.methods.relu.one_layer.ridge_fit import Ridges, fit_ridges
+from unweave.methods.relu.one_layer.shallow import ShallowSearch
+from unweave.models.resolve import resolve
+from unweave.probes.inquiry import open_inquiry
 
 
 def single(network: Network):
@@ -79,3 +84,45 @@ def test_standard_errors_are_those_of_all_parameters_together():
     typical = np.sqrt(np.mean(np.square(off), axis=0))
     assert np.all(typical < 1.5 * fitted.unit_errors())
     assert np.all(fitted.unit_errors() < 10 * typical)
+
+
+def test_a_search_that_ended_goes_on_from_places_where_it_was_wrong():
+    rng = np.random.default_rng(7)
+    rows, columns = rng.standard_normal((9, 24)), rng.standard_normal((4, 9))
+    biases = -rows.sum(axis=1) / 2
+    corner = (rng.uniform(size=24) < 0.5).astype(float)
+    rows[8] = np.where(corner > 0, 1.0, -1.0) * rng.uniform(0.8, 1.2, 24)
+    biases[8] = 1.5 - rows[8] @ corner  # on in this corner only
+    _, answer = single(Network([rows, columns], [biases, np.zeros(4)], ["relu", "identity"]))
+    box = unweave.Box(0.0, 1.0)
+    meter = Meter(resolve(answer, input_size=24), domain=box)
+    inquiry = open_inquiry(meter, measure_precision(meter, rng), rng)
+    search = ShallowSearch(inquiry, rng, float("inf"))
+    assert search.run()
+    assert search.ridges is not None
+    assert search.ridges.num_units == 8
+    near = np.where(rng.uniform(size=(30, 24)) < 0.03, rng.uniform(size=(30, 24)), np.abs(corner - 0.01))
+    assert search.go_on(near)
+    found = search.ridges.balanced().rows
+    wanted = np.append(rows[8], biases[8]) / np.linalg.norm(rows[8])
+    assert len(found) == 9
+    assert np.min(np.max(np.abs(found - wanted), axis=1)) < 1e-5
+
+
+def test_a_unit_that_drowns_on_every_line_is_met_where_no_other_changes():
+    rng = np.random.default_rng(3)
+    rows, columns, biases = rng.standard_normal((8, 20)), rng.standard_normal((3, 8)), rng.standard_normal(8)
+    columns[:, 5] *= 1e-3
+    truth, answer = single(Network([rows, columns], [biases, np.zeros(3)], ["relu", "identity"]))
+    whole = np.hstack([truth.weights[0], truth.biases[0][:, None]])
+    meter = Meter(resolve(answer, input_size=20))
+    search = ShallowSearch(open_inquiry(meter, measure_precision(meter, rng), rng), rng, float("inf"))
+    meter.ask(2 * rng.standard_normal((600, 20)))
+    others = np.arange(8) != 5
+    search.ridges = Ridges(whole[others], truth.weights[1].T[others], np.zeros((3, 21)))
+    search.find_level_unit()
+    found, wanted = search.ridges.balanced(), Ridges(whole, truth.weights[1].T, np.zeros((3, 21))).balanced()
+    assert found.num_units == 8
+    side = np.sign(found.rows[-1] @ wanted.rows[5])
+    assert np.max(np.abs(side * found.rows[-1] - wanted.rows[5])) < 1e-3
+    assert np.max(np.abs(found.columns[-1] / wanted.columns[5] - 1)) < 0.1

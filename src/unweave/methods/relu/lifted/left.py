@@ -19,6 +19,10 @@ SPARE = 10
 """Answers beyond the weights of a unit that a fit must have."""
 PASSES = 10
 """How often the answers that follow a row are chosen anew."""
+PARALLEL = 1e-4
+"""One minus the cosine of directions of outputs that are one."""
+LOWER = 1.1
+"""What is taken off beyond what keeps a unit off."""
 EXPLAINED = 8.0
 """Error bars up to which an answer follows."""
 
@@ -26,12 +30,18 @@ EXPLAINED = 8.0
 def with_left_over(
     network: Network, x: np.ndarray, y: np.ndarray, bars: np.ndarray, rng: np.random.Generator
 ) -> Network | None:
-    """The relu network of two hidden layers with one unit more; None where what is left is not one unit's."""
+    """The relu network of two hidden layers with one unit more; None where what is left is not one unit's.
+
+    Where what is left has the direction of a unit's output, that unit is wrong: it is told anew without it.
+    """
     features = np.maximum(x @ network.weights[0].T + network.biases[0], 0.0)
     features = np.hstack([features, np.ones((len(x), 1))])
-    told = tell_unit(features, y - network(x), bars, rng)
+    wrong = _wrong_unit(network.weights[2], y - network(x), bars, rng)
+    rest = network if wrong is None else _without(network, wrong)
+    told = tell_unit(features, y - rest(x), bars, rng)
     if told is None:
         return None
+    network = rest
     whole, output = told
     return Network(
         [
@@ -64,7 +74,38 @@ def tell_unit(
         return None
     whole = np.zeros(len(shown))
     whole[shown] = row
+    if not shown.all():
+        _keep_off(whole, ~shown, features[sizes <= EXPLAINED * bars])
     return whole, output
+
+
+def _wrong_unit(
+    columns: np.ndarray, left: np.ndarray, bars: np.ndarray, rng: np.random.Generator
+) -> int | None:
+    """The one unit whose output has the commonest direction of what is left; None with one output."""
+    sizes = np.linalg.norm(left, axis=1)
+    far = np.flatnonzero(sizes > CLEARLY * bars)
+    if not len(far) or len(columns) < 2:
+        return None
+    output = _commonest(left[far] / sizes[far, None], bars[far] / sizes[far], rng)
+    alike = np.abs(output @ columns) > (1 - PARALLEL) * np.linalg.norm(columns, axis=0)
+    return int(np.argmax(alike)) if alike.sum() == 1 else None
+
+
+def _without(network: Network, unit: int) -> Network:
+    first, second, last = network.weights
+    return Network(
+        [first, np.delete(second, unit, axis=0), np.delete(last, unit, axis=1)],
+        [network.biases[0], np.delete(network.biases[1], unit), network.biases[2]],
+        network.activations,
+    )
+
+
+def _keep_off(row: np.ndarray, hidden: np.ndarray, features: np.ndarray) -> None:
+    """Weights of features that are on in no answer the unit shows in: as low as keeps it off in those it must not."""
+    heights, pushes = features @ row, features[:, hidden].sum(axis=1)
+    on = (heights > 0) & (pushes > 0)
+    row[hidden] = -np.max(heights[on] / pushes[on], initial=0.0) * LOWER
 
 
 def _commonest(directions: np.ndarray, errors: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -23,10 +23,23 @@ def assemble_one(
     planes: Planes, x: np.ndarray, y: np.ndarray, bars: np.ndarray, domain: Domain, *, rough: float
 ) -> Assembly:
     """The network of one hidden layer over these planes; ``rough``: relative error of its affine part."""
-    d, m = x.shape[1], len(planes)
-    heights = np.abs(planes.heights(x))
+    m, heights = len(planes), np.abs(planes.heights(x))
     solution = robust_solve(np.hstack([heights, x, np.ones((len(x), 1))]), y, 1 / bars)
-    half, tilt = solution[:m], solution[m:-1].T
+    return assemble_bends(planes, solution[:m], solution[m:-1].T, x, y, domain, rough=rough)
+
+
+def assemble_bends(
+    planes: Planes,
+    half: np.ndarray,
+    tilt: np.ndarray,
+    x: np.ndarray,
+    y: np.ndarray,
+    domain: Domain,
+    *,
+    rough: float,
+) -> Assembly:
+    """The same where ``f(x) = half . |heights| + tilt x`` and a constant is known already."""
+    d, m = x.shape[1], len(planes)
     atoms = half[:, :, None] * planes.normals[:, None, :]
     reach = np.std(x, axis=0) + 1e-300
     ratios = np.linalg.lstsq((atoms * reach).reshape(m, -1).T, (tilt * reach).ravel(), rcond=1e-10)[0]
@@ -46,7 +59,10 @@ def assemble_one(
     if not plain and not np.isinf(domain.reach(d)):
         rest = (tilt - lam * np.einsum("i,ikd->kd", sides, atoms)) * reach
         rows, loads = low_rank(rest, max(rough, 1e-9) * float(np.linalg.norm(tilt * reach)))
+        # the sign is free in the domain: what grows from its beginning to its middle stays on beyond its end
         rows = rows / reach
+        sign = np.where(rows @ np.mean(x, axis=0) < 0, -1.0, 1.0)
+        rows, loads = sign[:, None] * rows, loads * sign
         extra = len(rows)
         if extra:
             weights, biases = (

@@ -19,6 +19,8 @@ DEVIATIONS = 6.0
 """Errors of a plane within which it may lie."""
 ALIKE = 0.15
 """How far jumps of one unit may differ."""
+FEWEST = 2
+"""Lines, at least, that refute a plane."""
 SURE = 0.1
 """How well the crossing of a plane must be known, relative to the kinks' distance."""
 
@@ -37,21 +39,45 @@ def predict_crossings(planes: Planes, lines: Lines, line: int) -> tuple[np.ndarr
 
 def count_bends(planes: Planes, lines: Lines, line: int, found: Kinks) -> tuple[int, int]:
     """How many planes a line surely crosses, and at how many of these crossings it bends."""
+    crossed, bends, _ = _crossings(planes, lines, line, found)
+    return int(np.sum(crossed)), int(np.sum(bends))
+
+
+def refuted(planes: Planes, seen: list[tuple[Lines, int, Kinks]]) -> np.ndarray:
+    """Which planes most of the lines refute that surely cross them: these do not bend there as the planes say.
+
+    Between two kinks that are close a gradient may be taken across one of them, and its plane is none.
+    """
+    hits, crossings = np.zeros(len(planes)), np.zeros(len(planes))
+    for lines, line, found in seen:
+        crossed, _, agreed = _crossings(planes, lines, line, found)
+        crossings += crossed
+        hits += agreed
+    return (crossings - hits >= FEWEST) & (hits < crossings / 2)
+
+
+def _crossings(
+    planes: Planes, lines: Lines, line: int, found: Kinks
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which planes a line surely crosses, where it then bends, and where it bends as they say."""
+    crossed = np.zeros(len(planes), dtype=bool)
+    bends, agreed = crossed.copy(), crossed.copy()
     if len(found.positions) < 2 or not len(planes):
-        return 0, 0
+        return crossed, bends, agreed
     places, slack, jumps = predict_crossings(planes, lines, line)
     slack = 2 * slack + 1e-6 * (lines.scale[line] + np.abs(places))
     room = SURE * np.ptp(found.positions) / len(found.positions)
     weakest = np.min(np.linalg.norm(found.jumps, axis=1))
     within = (places > found.positions.min()) & (places < found.positions.max())
     sure = within & (slack < room) & (np.linalg.norm(jumps, axis=1) > 2 * weakest)
-    num_crossings = num_bends = 0
-    for t, width in zip(places[sure], slack[sure], strict=True):
-        if len(found.unresolved) and np.min(np.abs(found.unresolved - t)) < room + width:
+    for i in np.flatnonzero(sure):
+        if len(found.unresolved) and np.min(np.abs(found.unresolved - places[i])) < room + slack[i]:
             continue
-        num_crossings += 1
-        num_bends += bool(np.min(np.abs(found.positions - t)) <= width)
-    return num_crossings, num_bends
+        nearest = int(np.argmin(np.abs(found.positions - places[i])))
+        crossed[i], bends[i] = True, np.abs(found.positions[nearest] - places[i]) <= slack[i]
+        off = np.linalg.norm(found.jumps[nearest] - jumps[i])
+        agreed[i] = bends[i] and off <= 2 * ALIKE * np.linalg.norm(jumps[i])
+    return crossed, bends, agreed
 
 
 def unpredicted(planes: Planes, lines: Lines, line: int, found: Kinks) -> Kinks:

@@ -55,6 +55,8 @@ class ReluLines:
     max_rounds: int = 12
     window: float = 0.0
     """Half width around kinks in which the answers are not straight (see ``Inquiry``)."""
+    whole: bool = True
+    """Whether the layer is all of the model, not what stands above another one."""
 
     def suits(self, traits: Traits) -> str | None:
         return traits.why_kinked() if traits.candidates(self.serves) else None
@@ -67,7 +69,7 @@ class ReluLines:
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng, window=self.window)
         if inquiry.coarse:
-            return recover_roughly(inquiry, problem, rng)
+            return recover_roughly(inquiry, problem, rng, whole=self.whole)
         found = self._find(inquiry, rng)
         if found is None:
             return Finding(None, reason=DEEPER)

@@ -26,7 +26,7 @@ def draw_ways(domain: Domain, count: int, d: int, rng: np.random.Generator) -> L
     if not isinstance(domain, Box) or d < 2:
         return plain
     low, high = np.broadcast_to(domain.low, d), np.broadcast_to(domain.high, d)
-    ends = low + (high - low) * np.where(rng.uniform(size=(count, d)) < 0.5, 1e-3, 1 - 1e-3)
+    ends = uneven_corners(domain, count, d, rng, inside=1e-3)
     # never through the very middle, where planes without a bias meet
     elsewhere = domain.sample(count, d, rng)
     goals = np.where(rng.uniform(size=(count, d)) < LOOSE, elsewhere, low + high - ends)
@@ -64,6 +64,19 @@ def telling_corners(box: Box, ridges: Ridges, count: int, d: int, rng: np.random
         x = np.where(push > 0, high, low)
     loose = rng.uniform(size=x.shape) < rng.choice([0.0, 0.1, 0.3], size=(count, 1))
     return np.where(loose, rng.uniform(low, high, size=x.shape), x)
+
+
+def uneven_corners(
+    box: Box, count: int, d: int, rng: np.random.Generator, inside: float = CORNER
+) -> np.ndarray:
+    """Corners of a box, each with a share of high coordinates of its own.
+
+    Of corners drawn evenly hardly any shows a unit whose weights lean to one sign and that is on, or off, only where
+    few coordinates are high, or nearly all.
+    """
+    low, high = np.broadcast_to(box.low, d), np.broadcast_to(box.high, d)
+    up = rng.uniform(size=(count, d)) < rng.uniform(size=(count, 1))
+    return low + (high - low) * np.where(up, 1 - inside, inside)
 
 
 def farthest_reach(box: Box, row: np.ndarray, above: bool) -> float:

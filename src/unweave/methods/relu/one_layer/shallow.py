@@ -20,7 +20,8 @@ from unweave.core.domains import Box
 from unweave.evidence.meter import Meter
 from unweave.methods.relu.beside import points_beside
 from unweave.methods.relu.lifted.left import tell_unit
-from unweave.methods.relu.one_layer.expected import count_bends, same_unit, unpredicted
+from unweave.methods.relu.one_layer.expected import count_bends, refuted, same_unit, unpredicted
+from unweave.methods.relu.one_layer.level import find_quiet_plane
 from unweave.methods.relu.one_layer.places import (
     draw_ways,
     extreme_points,
@@ -28,13 +29,20 @@ from unweave.methods.relu.one_layer.places import (
     rarer_sides,
     spread_points,
     telling_corners,
+    uneven_corners,
 )
 from unweave.methods.relu.one_layer.ridge_fit import RidgeFit, Ridges, fit_ridges
 from unweave.methods.relu.one_layer.ridges import distinct_planes, fit_affine_part
-from unweave.methods.relu.one_layer.ways import BEYOND, find_rows, first_of_each_kind, up_to_the_first_miss
+from unweave.methods.relu.one_layer.ways import (
+    BEYOND,
+    find_rows,
+    first_of_each_kind,
+    most_unlike,
+    up_to_the_first_miss,
+)
 from unweave.probes.cells import Pieces, measure_pieces
 from unweave.probes.inquiry import BLIND, Inquiry
-from unweave.probes.kinks import find_kinks
+from unweave.probes.kinks import Kinks, find_kinks
 from unweave.probes.lines import Lines
 from unweave.probes.planes import Planes, measure_planes, no_planes
 
@@ -53,8 +61,12 @@ GROSS = 1e3
 """Error bars by which answers are missed where a unit is missing; those that a fit has not seen are missed by fewer."""
 ENOUGH = 3.0
 """Answers a parameter from all over the domain for the last fit."""
+CORNERS = 300
+"""Corners of a box, at least, that agree before a search ends: a unit may be on in one of a hundred only."""
 DEEPER = 0.4
 """Share of unpredicted kinks on later lines that speaks for deeper units."""
+RARE = 4
+"""Kinks on two lines that may all be those of units which hardly any line meets."""
 PATIENCE = 5
 """Rounds in which the share of unexplained answers must fall."""
 MOST_LINES, QUIET = 40, 4
@@ -110,6 +122,8 @@ class ShallowSearch:
     """Kinks on each line that no known unit predicted, and all of them."""
     num_endless: int = 0
     """Lines on which the answers bend all along."""
+    scans: list[tuple[Lines, int, Kinks]] = field(default_factory=list)
+    """The lines at the beginning, and their kinks."""
     share: float = 2.0
     """Answers a parameter that a fit looks at."""
     _num_crossings: int = 0
@@ -129,51 +143,60 @@ class ShallowSearch:
         """Whether all answers are explained by one hidden layer in the end."""
         with self.meter.stage("lines"):
             self._begin()
-        if self.ridges is None:
-            return False
-        quiet, num_dropped, shares = 0, 0, list[float]()
+        return self.ridges is not None and self._grow(range(max_rounds))
+
+    def go_on(self, suspects: np.ndarray, max_rounds: int = 10) -> bool:
+        """The same again, after a search that ended, with answers near points where it was wrong."""
+        assert self.ridges is not None
+        with self.meter.stage("missing units"):
+            self.meter.ask(suspects)
+        return self._grow(range(1, max_rounds))
+
+    def _grow(self, turns: range) -> bool:
+        """Fits and units that they lack, by turns; in the first nothing is asked that a rare unit would spoil."""
+        num_dropped, shares = 0, list[float]()
         nearly = False
-        for turn in range(max_rounds):
+        for turn in turns:
+            assert self.ridges is not None
             if self.ridges.size > MOST_PARAMETERS or clock.now() > self.deadline:
                 return False
             with self.meter.stage("points"):
-                probes = self._probe(share=1.5 if turn == 0 else 0.3)
+                probes = self._probe(share=0.3) if turn else self._probe(share=1.5, corners=False)
             self._fit(probes)
+            if not (self._all_misses() > BEYOND).any() and self._settle():
+                return True
             misses = self._misses(probes)
             self.wrong, typical = float(np.mean(misses > BEYOND)), float(np.median(misses))
-            if not (self._all_misses() > BEYOND).any():
-                quiet += 1
-                if quiet == 2:
-                    self._settle()
-                    return True
-                continue
-            quiet = 0
             if self.wrong == 0 and nearly and num_dropped < MOST_DROPPED:
                 num_dropped += self._drop_vague()
             nearly = self.wrong == 0
-            shares.append(self.wrong)
+            shares += [self.wrong] if turn else []  # of probes that betray as much as each other
             if len(shares) > PATIENCE and min(shares[-PATIENCE:]) > 0.7 * min(shares[:-PATIENCE]):
                 return False
             with self.meter.stage("missing units"):
                 if typical > BEYOND:
-                    self._follow_lines(self._draw_ways(2))
+                    if not self._follow_lines(self._draw_ways(2)):
+                        self.find_level_unit()
                 elif not self._add_missing(probes, misses):
                     self._add_left_over()
         return False
 
-    def _settle(self) -> None:
-        """More answers from everywhere and a fit to most of them, so that its error is below theirs."""
+    def _settle(self) -> bool:
+        """More answers from everywhere and a fit to most of them, so that its error is below theirs; whether it is."""
         assert self.ridges is not None
         self._merge()
         with self.meter.stage("points"):
-            probes = self._probe(share=ENOUGH)
+            probes = self._probe(share=ENOUGH if self.share < 2 * ENOUGH else 1.0)
         self.share = 2 * ENOUGH
         self._fit(probes)
         for _ in range(MOST_SURER):
+            if (self._all_misses() > BEYOND).any() or clock.now() > self.deadline:
+                break
             with self.meter.stage("points"):
-                if not self._ask_surer() or clock.now() > self.deadline:
+                if not self._ask_surer():
                     break
             self._fit(probes)
+        return not (self._all_misses() > BEYOND).any()
 
     def _ask_surer(self) -> int:
         """Ask where units reach farthest whose standard errors show there; how many units these are."""
@@ -241,7 +264,7 @@ class ShallowSearch:
             if self._num_crossings >= MANY and self._num_bends < BENDING * self._num_crossings:
                 return  # planes that end: facets of deeper units
             seen, first = np.array(self.seen), 5 if self.bounded else 1
-            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > DEEPER * max(np.sum(seen[-2:, 1]), 4):
+            if len(seen) > first + 1 and np.sum(seen[-2:, 0]) > max(DEEPER * np.sum(seen[-2:, 1]), RARE):
                 return  # kinks that no plane predicts, on every line
         if self.pieces is None or not self.pieces.valid.any():
             return
@@ -277,21 +300,32 @@ class ShallowSearch:
                 self.planes = self.planes.join(one)
             elif one.errors[0] < self.planes.errors[same]:
                 self.planes = self.planes.take(np.arange(len(self.planes)) != same).join(one)
+        num_new = len(self.planes) - before
         if self.ridges is not None:
             self._take_in(self.planes.take(np.arange(before, len(self.planes))), lines.origins)
-        return len(self.planes) - before
+            return num_new
+        self.scans += [(lines, i, found) for i, found in enumerate(kinks)]
+        self.planes = self.planes.take(~refuted(self.planes, self.scans))
+        return num_new
 
     def _draw_ways(self, count: int) -> Lines:
         return draw_ways(self.meter.domain, count, self.inquiry.input_size, self.rng)
 
-    def _probe(self, *, share: float) -> np.ndarray:
-        """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter."""
+    def _probe(self, *, share: float, corners: bool = True) -> np.ndarray:
+        """Ask points that would betray a missing unit, from all over the domain; ``share`` answers a parameter.
+
+        Corners betray most; in the first fit the units that are missing there would spoil what is known elsewhere.
+        """
         assert self.ridges is not None
         count = int(np.clip(share * self.ridges.size / self.inquiry.output_size, 64, 6000))
         domain, d = self.meter.domain, self.inquiry.input_size
         x = spread_points(domain, self.ridges, count, d, self.rng)
-        if isinstance(domain, Box):
-            x[: count // 2] = telling_corners(domain, self.ridges, count // 2, d, self.rng)
+        if isinstance(domain, Box) and corners:
+            third = count // 3
+            x[:third] = telling_corners(domain, self.ridges, third, d, self.rng)
+            fewest = CORNERS if share == ENOUGH else 0
+            uneven = uneven_corners(domain, max(third, fewest), d, self.rng)
+            x = np.concatenate([x[:third], uneven, x[2 * third :]])
         self.meter.ask(x)
         return self.meter.snap(x)
 
@@ -431,7 +465,8 @@ class ShallowSearch:
         wrong = x[self._all_misses() > BEYOND] if not np.any(misses > BEYOND) else probes[misses > BEYOND]
         if not len(good) or not len(wrong):
             return False
-        wrong = wrong[self.rng.permutation(len(wrong))[:num_lines]]
+        wrong = wrong[self.rng.permutation(len(wrong))]
+        wrong = wrong[most_unlike(self.meter.ask(wrong) - self.ridges(wrong), num_lines)]
         apart = np.linalg.norm(good[None] - wrong[:, None], axis=2)
         apart[apart < 1e-3 * (1 + np.linalg.norm(wrong, axis=1, keepdims=True))] = np.inf
         residual = self.inquiry.against(_Believed(self.ridges, self.inquiry))
@@ -439,6 +474,23 @@ class ShallowSearch:
         kinks = first_of_each_kind(find_kinks(residual, lines))
         planes, _ = measure_planes(residual, lines, kinks, self.rng)
         return self._take_in(distinct_planes(planes.take(planes.errors < POOREST)), lines.origins)
+
+    def find_level_unit(self) -> None:
+        """A unit that drowns on lines, from directions in which no known one changes; its output from all answers."""
+        assert self.ridges is not None
+        known = self.ridges.balanced()
+        if self.bounded or not 0 < known.num_units < self.inquiry.input_size:
+            return
+        quiet = find_quiet_plane(self.inquiry, known.rows[:, :-1], known.rows[:, -1], self.rng)
+        if not len(quiet):
+            return
+        x, y, bars = self.answers()
+        row = np.append(quiet.normals[0], quiet.offsets[0])
+        design = np.column_stack([np.abs(x @ row[:-1] + row[-1]) / 2, x, np.ones(len(x))]) / bars[:, None]
+        column = np.linalg.lstsq(design, (y - known(x)) / bars[:, None], rcond=1e-12)[0][0]
+        rows, columns = np.vstack([known.rows, row]), np.vstack([known.columns, column])
+        self.num_fresh += 1
+        self.ridges = replace(known, rows=rows, columns=columns)
 
     def _add_left_over(self) -> None:
         """A unit too weak or too rarely on for lines: where it alone is missing, answers are linear in its row."""

@@ -49,6 +49,18 @@ def first_of_each_kind(kinks: list[Kinks]) -> list[Kinks]:
     return found
 
 
+def most_unlike(left: np.ndarray, count: int) -> np.ndarray:
+    """The numbers of ``count`` rows whose directions differ most: where one unit is missing, that is its output's."""
+    directions = left / np.maximum(np.linalg.norm(left, axis=1, keepdims=True), 1e-300)
+    chosen = [0]
+    likeness = np.abs(directions @ directions[0])
+    for _ in range(min(count, len(left)) - 1):
+        likeness[chosen] = np.inf
+        chosen.append(int(np.argmin(likeness)))
+        likeness = np.maximum(likeness, np.abs(directions @ directions[chosen[-1]]))
+    return np.array(chosen)
+
+
 def find_rows(points: np.ndarray, x: np.ndarray) -> np.ndarray:
     """The numbers of these rows of ``x``."""
     numbers = {row.tobytes(): i for i, row in enumerate(np.ascontiguousarray(x))}

@@ -60,7 +60,7 @@ def recover_above(
         return Finding(None, reason="the sides of the first layer do not show")
     rows, shift = sides[real, None] * normals[real], sides[real] * offsets[real]
     view = features_view(meter, rows, shift, size, lambda x: deviations(x)[:, real])
-    found = ReluLines().recover(view, replace(problem, precision=measure_precision(view, rng)))
+    found = ReluLines(whole=False).recover(view, replace(problem, precision=measure_precision(view, rng)))
     if found.network is None or found.network.is_open:
         return Finding(None, reason=f"{NOT_ONE}: {found.reason}" if found.reason else NOT_ONE)
     upper = found.network

@@ -3,7 +3,8 @@
 With more inputs than planes are known there are such directions, and along them nothing bends but the units that are
 not known: one that is a thousand times weaker than the others stands alone there. The facet at one of its kinks tells
 roughly which direction crosses it; where lines in that direction from many places meet it, its plane is linear least
-squares, every place with its own error bar.
+squares, every place with its own error bar. Of several that are not known each is crossed along what the facets of the
+others leave of its direction: there they stay as they are.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def near_points(inquiry: Inquiry, count: int, rng: np.random.Generator) -> np.nd
 def _directions(
     inquiry: Inquiry, place: np.ndarray, level: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Directions of level ground across which the answers bend, clearest first, and how far from the place."""
+    """Directions of level ground that cross one plane each, clearest first, and how far from the place that is."""
     view = cast(Meter, AffineView(inquiry.meter, place, level.T, level, Everywhere()))
     within, k = replace(inquiry, meter=view), level.shape[1]
     ahead = rng.standard_normal((1, k))
@@ -87,7 +88,13 @@ def _directions(
     line = Lines(np.zeros((1, k)), ahead / np.linalg.norm(ahead), -NEAR * scale, NEAR * scale, scale)
     planes, _ = measure_planes(within, line, find_kinks(within, line), rng)
     planes = planes.take(np.argsort(planes.errors)).take(np.sort(planes.errors) < CLEAR)
-    return planes.normals @ level.T, np.abs(planes.offsets)
+    directions, distances = planes.normals.copy(), np.abs(planes.offsets)
+    alone = np.linalg.pinv(planes.normals).T
+    alone /= np.maximum(np.linalg.norm(alone, axis=1, keepdims=True), 1e-300)
+    rates = np.sum(alone * planes.normals, axis=1)
+    apart = rates > SAME  # else the plane is parallel to another one, or the same
+    directions[apart], distances[apart] = alone[apart], distances[apart] / rates[apart]
+    return directions @ level.T, distances
 
 
 def _meet(inquiry: Inquiry, direction: np.ndarray, distance: float, rng: np.random.Generator) -> Quiet | None:
