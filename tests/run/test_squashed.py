@@ -196,11 +196,13 @@ def hidden_by(head, seed, sizes=(6, 24, 2)):
     weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairwise(sizes)]
     biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairwise(sizes)]
     weights, biases = ([p.astype(np.float32).astype(float) for p in part] for part in (weights, biases))
-    truth = Network(weights, biases, ("relu", head))
+    truth = Network(weights, biases, (*["relu"] * (len(sizes) - 2), head))
 
     def answer(x, kind=np.float32):
-        h = np.maximum(x.astype(kind) @ weights[0].T.astype(kind) + biases[0].astype(kind), 0)
-        return apply_output(head, h @ weights[1].T.astype(kind) + biases[1].astype(kind)).astype(float)
+        h = x.astype(kind)
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+            h = np.maximum(h @ weight.T.astype(kind) + bias.astype(kind), 0)
+        return apply_output(head, h @ weights[-1].T.astype(kind) + biases[-1].astype(kind)).astype(float)
 
     return truth, answer
 
@@ -227,3 +229,19 @@ def test_clamped_answers_cost_as_many_questions_as_others(kind, seed):
     assert found.identified, found.reason
     assert unweave.compare(truth, found).max_relative_error < 1e-4
     assert found.ledger.total < 30 * 218
+
+
+@pytest.mark.parametrize("head", ["sigmoid", "clamp(-1.0, 2.0)"])
+def test_two_layers_in_float32_behind_a_squashing(head):
+    truth, answer = hidden_by(head, 5100, (6, 8, 8, 3))
+    found = unweave.identify(answer, input_size=6, seed=5100, time_limit=30)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
+def test_two_layers_of_exact_answers_cost_no_more_behind_a_sigmoid():
+    truth, answer = hidden_by("sigmoid", 5101, (10, 16, 16, 3))
+    found = unweave.identify(lambda x: answer(x, np.float64), input_size=10, seed=5101, time_limit=30)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-6
+    assert found.ledger.total < 30 * truth.num_parameters

@@ -33,6 +33,7 @@ class AffineView:
         self, meter: Meter, origin: np.ndarray, basis: np.ndarray, inverse: np.ndarray, domain: Domain
     ):
         self.meter, self.origin, self.basis, self.inverse, self.domain = meter, origin, basis, inverse, domain
+        self.whole = domain
         self.oracle: Oracle = meter.oracle
         self.ledger: Ledger = meter.ledger
         self.input_size, self.output_size = len(basis), meter.output_size

@@ -59,6 +59,7 @@ class FarView:
     def __init__(self, meter: Meter, scale: float):
         self.meter, self.scale = meter, scale
         self.domain: Domain = ScaledDomain(meter.domain, scale)
+        self.whole = self.domain
         self.oracle: Oracle = meter.oracle
         self.ledger: Ledger = meter.ledger
         self.input_size, self.output_size = meter.input_size, meter.output_size

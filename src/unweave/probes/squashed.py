@@ -29,6 +29,8 @@ NEAR_END = 0.03
 """Answers this near to the end of a range, relative to it, speak for the squashing that has it."""
 LOOSEST = 0.1
 """Where sums of rows are not even known to this, they say nothing."""
+MOST_AT_ENDS = 0.75
+"""Share of the answers far out that a clamp leaves at its two ends."""
 NUM_LOOKS = 16
 NUM_COMPARED, LENGTHS = 8, (1 / 64, 1 / 16)
 """Segments on which readings of the answers are compared, and their lengths in those between points of the domain."""
@@ -254,13 +256,17 @@ def _ends_repeated(meter: Meter) -> bool:
 
 
 def _two_ends(meter: Meter) -> tuple[float, float] | None:
-    """The two values that all answers far out have, whatever the output: the ends of one range."""
+    """The two values that most answers far out have, whatever the output: the ends of one range.
+
+    Where units are off in some direction, an output stays inside the range however far out.
+    """
     far = meter.transcript("growth")[1]
     if not far.size:
         return None
     low, high = float(np.min(far)), float(np.max(far))
-    told = low < high and np.all((far == low) | (far == high))
-    return (low, high) if told else None
+    at_low, at_high = far == low, far == high
+    told = low < high and np.mean(at_low | at_high) >= MOST_AT_ENDS
+    return (low, high) if told and min(at_low.sum(), at_high.sum()) > 1 else None
 
 
 def _clamps(meter: Meter) -> list[Squashing | None]:
