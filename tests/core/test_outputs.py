@@ -89,3 +89,14 @@ def test_a_shift_of_logits_is_a_symmetry(rng):
 @pytest.fixture
 def rng():
     return np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "exp", "softmax"])
+def test_answers_below_the_smallest_normal_number_are_not_known_to_their_relative_rounding(name):
+    z = -97.0
+    p = np.array([[np.float32(np.exp(z)), 1.0 - np.exp(z)]], dtype=float)
+    p = p if name == "softmax" else p[:, :1]
+    view = Squashing(name)
+    error = view.errors(p, 0.0, 2.0**-23)[0]
+    read = view.invert(p)[0, 0] if name != "softmax" else -view.invert(p)[0, 0]
+    assert 0 < abs(read - z) < 2 * error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
 import unweave
 from truth import random_network
 from unweave.core.network import Network
+from unweave.core.outputs import apply_output
 from unweave.exports import export
 
 
@@ -185,3 +188,60 @@ def test_float32_probabilities_that_nearly_saturate_in_a_box(seed):
     x = box.sample(2000, 10, rng)
     assert np.max(np.abs(found(x) - answer(x))) < 1e-5
     assert found.ledger.total < 40 * 385
+
+
+def hidden_by(head, seed, sizes=(6, 24, 2)):
+    """A float32 network of He's weights and small biases behind a head."""
+    rng = np.random.default_rng([seed, *sizes])
+    weights = [rng.standard_normal((b, a)) * np.sqrt(2 / a) for a, b in pairwise(sizes)]
+    biases = [rng.uniform(-1, 1, b) / np.sqrt(a) for a, b in pairwise(sizes)]
+    weights, biases = ([p.astype(np.float32).astype(float) for p in part] for part in (weights, biases))
+    truth = Network(weights, biases, (*["relu"] * (len(sizes) - 2), head))
+
+    def answer(x, kind=np.float32):
+        h = x.astype(kind)
+        for weight, bias in zip(weights[:-1], biases[:-1], strict=True):
+            h = np.maximum(h @ weight.T.astype(kind) + bias.astype(kind), 0)
+        return apply_output(head, h @ weights[-1].T.astype(kind) + biases[-1].astype(kind)).astype(float)
+
+    return truth, answer
+
+
+def test_answers_that_overflow_far_out_do_not_make_all_others_small():
+    truth, answer = hidden_by("exp", 5100, (10, 16, 3))
+    with np.errstate(over="ignore"):
+        found = unweave.identify(answer, input_size=10, seed=5100, time_limit=20)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
+def test_a_sigmoid_that_comes_to_both_its_ends_is_no_clamp():
+    truth, answer = hidden_by("sigmoid", 5100)
+    found = unweave.identify(answer, input_size=6, seed=5100, time_limit=20)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
+@pytest.mark.parametrize(("kind", "seed"), [(np.float32, 5000), (np.float64, 5005)])
+def test_clamped_answers_cost_as_many_questions_as_others(kind, seed):
+    truth, answer = hidden_by("clamp(-1.0, 2.0)", seed)
+    found = unweave.identify(lambda x: answer(x, kind), input_size=6, seed=seed, time_limit=20)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+    assert found.ledger.total < 30 * 218
+
+
+@pytest.mark.parametrize("head", ["sigmoid", "clamp(-1.0, 2.0)"])
+def test_two_layers_in_float32_behind_a_squashing(head):
+    truth, answer = hidden_by(head, 5100, (6, 8, 8, 3))
+    found = unweave.identify(answer, input_size=6, seed=5100, time_limit=30)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-4
+
+
+def test_two_layers_of_exact_answers_cost_no_more_behind_a_sigmoid():
+    truth, answer = hidden_by("sigmoid", 5101, (10, 16, 16, 3))
+    found = unweave.identify(lambda x: answer(x, np.float64), input_size=10, seed=5101, time_limit=30)
+    assert found.identified, found.reason
+    assert unweave.compare(truth, found).max_relative_error < 1e-6
+    assert found.ledger.total < 30 * truth.num_parameters

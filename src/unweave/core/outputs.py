@@ -113,9 +113,10 @@ class Squashing:
         ``noise`` is an absolute error of p, ``unit`` the relative rounding of p; infinite at the end of the range.
         """
         low, high = self.range
+        tiny = float(np.finfo(np.float32).tiny) if unit > 1e-10 else 1e-290
         with np.errstate(all="ignore"):
             if self.name == "softmax":
-                slopes = np.where(p > np.finfo(np.float32).tiny if unit > 1e-10 else p > 1e-290, p, 0.0)
+                slopes = np.where(p > tiny, p, 0.0)
             elif self.name == "sigmoid":
                 slopes = p * (1 - p)
             elif self.name == "tanh":
@@ -127,7 +128,8 @@ class Squashing:
             else:
                 slopes = np.where((p > low) & (p < high), 1.0, 0.0)
             plain = self.is_clamp or self.name == "log_softmax"
-            sizes = np.zeros_like(p) if plain else np.abs(p)
+            # below the smallest normal number rounding is no longer relative
+            sizes = np.zeros_like(p) if plain else np.maximum(np.abs(p), tiny)
             found = np.where(slopes > 0, (noise + unit * sizes) / np.maximum(slopes, 1e-320), np.inf)
         return np.max(found, axis=1)
 

@@ -66,6 +66,8 @@ class Meter:
         """Whether an answer has shown that there is no such squashing."""
         self._raw_error = (0.0, 0.0)
         self.domain: Domain = Everywhere() if domain is None else domain
+        self.whole: Domain = self.domain
+        """The domain that was given, where questions keep to a part of it before a squashing."""
         self.ledger = Ledger(budget)
         self.deadline = Deadline() if deadline is None else deadline
         self._watcher = Watcher(progress)

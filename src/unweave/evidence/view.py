@@ -21,6 +21,11 @@ class View(ABC):
     domain: Domain
 
     @property
+    def whole(self) -> Domain:
+        """Where questions may be asked at all: for a view, its own domain."""
+        return self.domain
+
+    @property
     def oracle(self) -> Oracle:
         return self.meter.oracle
 

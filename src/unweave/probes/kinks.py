@@ -14,8 +14,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from unweave.probes.inquiry import SAFETY, Inquiry
+from unweave.probes.inquiry import BLIND, SAFETY, Inquiry
 from unweave.probes.lines import Lines
+
+NUM_HALVED = 5
+"""How often an interval is halved towards answers that say nothing."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class _Tangent:
 
     def at(self, t: float) -> np.ndarray:
         return self.value + (t - self.t) * self.slope
+
+    @property
+    def blind(self) -> bool:
+        """Whether its answers say nothing: beyond the end of what stands behind the last layer."""
+        return self.slope_bar * self.step >= BLIND
 
     def error(self, t: float) -> float:
         return self.bar + self.slope_bar * abs(t - self.t)
@@ -165,6 +173,11 @@ def _next_question(interval: _Interval, lines: Lines, fraction: float, window: f
         return []
     if max(left.step, right.step) > max(0.025, 5 * fraction) * length:  # the steps reach over too much of it
         return [left.t, left.t + fraction * length, right.t, right.t - fraction * length]
+    if left.blind or right.blind:
+        if left.blind == right.blind or interval.depth >= NUM_HALVED:
+            return None
+        t = lines.middle(interval.line, left.t, right.t)
+        return [t, t + fraction * min(length, lines.scale[interval.line] + abs(t))]
     if _follows(left, right.t, right.value, right.bar) and _follows(right, left.t, left.value, left.bar):
         return None
     t = _meet(left, right)

@@ -29,6 +29,8 @@ NEAR_END = 0.03
 """Answers this near to the end of a range, relative to it, speak for the squashing that has it."""
 LOOSEST = 0.1
 """Where sums of rows are not even known to this, they say nothing."""
+MOST_AT_ENDS = 0.75
+"""Share of the answers far out that a clamp leaves at its two ends."""
 NUM_LOOKS = 16
 NUM_COMPARED, LENGTHS = 8, (1 / 64, 1 / 16)
 """Segments on which readings of the answers are compared, and their lengths in those between points of the domain."""
@@ -45,6 +47,8 @@ CLOSER = 1e3
 NOISY = 8.0
 MARGINS = (4.0, 1.5)
 """How far inside of the radius at which a dozen rays come to that limit the questions stay, at first and then."""
+NUM_CLAMPED = 32
+"""Rays along which the share of answers at the bounds of a clamp is counted."""
 NUM_MORE, SPARE = 64, 1.5
 """More rays where answers overflow beyond that radius, and by how much farther out they are to be numbers."""
 LEAST = 0.1
@@ -65,8 +69,13 @@ def recognise(meter: Meter, precision: Precision, growth: Growth, streams: Strea
     ends = _two_ends(meter) if growth is Growth.SATURATING and exact else None
     if ends is not None:
         with meter.stage("outputs"):
-            if is_piecewise_linear(meter, precision, streams("kind"), num_segments=6):
-                return [Squashing(clamp_name(*ends)), None]
+            straight = is_piecewise_linear(meter, precision, streams("kind"), num_segments=6)
+        if (
+            straight
+        ):  # so is a squashing in single precision on short segments, and far out it comes to its ends
+            alike = [name for name in names if Squashing(name).range == ends]
+            told = _leaves_fewest_bends(meter, precision, alike) if alike else None
+            return [Squashing(clamp_name(*ends)), None] if told is None else [told, None]
     if not repeated and (not names or growth is Growth.LINEAR):
         return [None]
     if growth is Growth.SATURATING and names:
@@ -124,21 +133,24 @@ def choose_domain(
     """The part of the domain where inverted answers are still exact; None: all of it.
 
     A domain without end becomes a ball around the origin, a box or ball is shrunk towards its middle; with another
-    ``margin`` than the first a larger ball, and a smaller part of a box or ball.
+    ``margin`` than the first a larger ball, and a smaller part of a box or ball. A clamp is inverted exactly up to its
+    bounds, so there is no way to keep from them: one point in ``margin`` may say nothing, elsewhere units show sooner.
     """
     d, domain = meter.input_size, meter.domain
     noise, unit = raw_error(precision)
+    lost = 1 / margin if view.is_clamp else 0.0
     if view.name == "log_softmax":
         return None
     if np.isinf(domain.reach(d)):
-        rays = np.random.default_rng([d, 12]).standard_normal((12, d))
+        num_rays = NUM_CLAMPED if view.is_clamp else 12
+        rays = np.random.default_rng([d, 12]).standard_normal((num_rays, d))
         rays /= np.linalg.norm(rays, axis=1, keepdims=True)
         typical = _typical_error(view, meter.raw(0.3 * rays), noise, unit)
         limit = INFLATION.get(precision.kind, NOISY) * typical
 
         def holds(radius: float, rays: np.ndarray = rays) -> bool:
             try:
-                return bool(np.all(view.errors(meter.raw(radius * rays), noise, unit) <= limit))
+                return bool(np.mean(view.errors(meter.raw(radius * rays), noise, unit) > limit) <= lost)
             except NotANumber:
                 return False
 
@@ -149,7 +161,7 @@ def choose_domain(
             return None
         while radius > 1e-6 and not holds(radius / 2):
             radius /= 2
-        radius /= margin
+        radius /= 1.0 if view.is_clamp else margin
         if np.isinf(view.range[1]) and not view.is_clamp:  # beyond its range is no number at all
             more = np.random.default_rng([d, 13]).standard_normal((NUM_MORE, d))
             more /= np.linalg.norm(more, axis=1, keepdims=True)
@@ -163,11 +175,12 @@ def choose_domain(
         limit = GIVEN * INFLATION.get(precision.kind, NOISY) * typical
     else:
         limit = CLOSER * float(np.quantile(errors, LEAST))
-    if np.mean(errors > limit) <= TYPICAL or middle is None:
+    lost = max(lost, TYPICAL)
+    if np.mean(errors > limit) <= lost or middle is None:
         return None
     for share in 0.7 ** np.arange(1, 12):
         closer = middle + share * (points - middle)
-        if np.mean(view.errors(meter.raw(closer), noise, unit) > limit) <= TYPICAL:
+        if np.mean(view.errors(meter.raw(closer), noise, unit) > limit) <= lost:
             return _shrunk(domain, middle, float(share))
     return None
 
@@ -243,13 +256,17 @@ def _ends_repeated(meter: Meter) -> bool:
 
 
 def _two_ends(meter: Meter) -> tuple[float, float] | None:
-    """The two values that all answers far out have, whatever the output: the ends of one range."""
+    """The two values that most answers far out have, whatever the output: the ends of one range.
+
+    Where units are off in some direction, an output stays inside the range however far out.
+    """
     far = meter.transcript("growth")[1]
     if not far.size:
         return None
     low, high = float(np.min(far)), float(np.max(far))
-    told = low < high and np.all((far == low) | (far == high))
-    return (low, high) if told else None
+    at_low, at_high = far == low, far == high
+    told = low < high and np.mean(at_low | at_high) >= MOST_AT_ENDS
+    return (low, high) if told and min(at_low.sum(), at_high.sum()) > 1 else None
 
 
 def _clamps(meter: Meter) -> list[Squashing | None]:

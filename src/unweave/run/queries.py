@@ -137,7 +137,7 @@ class Asking:
             rng, usual = self._rng("strangers"), activation == "auto" or act.get(activation).family in USUAL
             reason = see_stranger(meter, self.precision, self._growth, rng, usual=usual)
         if not reason and not self._two_valued():
-            self._raw, self._whole = self.precision, meter.domain
+            self._raw, self._whole = self.precision, meter.whole
             if may_be_squashed(meter, self.precision):
                 look_around(meter, self.precision)
                 floor = measure_floor(meter, self.precision, self._rng("floor"))
@@ -228,6 +228,8 @@ class Asking:
             if not kinked and self._growth is Growth.LINEAR and is_afar(self.meter, self.precision):
                 kinked = None  # kinks are too many or bends too slight to tell near by; from afar they show
         self._kinked = bool(kinked)
+        # exact answers of units that show as far as a squashing lets them are those of a domain without end
+        domain = self.meter.whole if kinked and exact else self.meter.domain
         return Traits(
             Evidence.QUERIES,
             self.meter.input_size,
@@ -235,7 +237,7 @@ class Asking:
             activation,
             hidden,
             self._growth,
-            self.meter.domain.reach(self.meter.input_size),
+            domain.reach(self.meter.input_size),
             exact,
             kinked,
             two_valued,

@@ -123,7 +123,7 @@ class ReluDeep:
         """Where the engine has not come beyond the first layer: leaky, or wider than its input; else what is known."""
         first = two.first
         wide = first is not None and len(first.planes) > meter.input_size
-        if np.isinf(meter.domain.reach(meter.input_size)) and (wide or not two.deeper):
+        if np.isinf(meter.whole.reach(meter.input_size)) and (wide or not two.deeper):
             d, most = meter.input_size, MOST_LIFTED * meter.input_size
             if first is not None:
                 most = min(most, LIFTED_A_WEIGHT * len(first.planes) * (d + len(first.planes)))

@@ -49,6 +49,8 @@ class Explained:
     follower: Follower | None = None
     suspects: np.ndarray = field(default_factory=lambda: np.zeros((0, 0)))
     """Points (n, d) at which an earlier network was wrong."""
+    near: Domain | None = None
+    """A part of a domain without end: answers farther out may be asked, but behind a squashing tell little."""
     num_used: int = 0
     """Kinks, the first ones, that the planes were fitted to."""
 
@@ -59,11 +61,12 @@ class Explained:
 
     @property
     def domain(self) -> Domain:
-        return self.inquiry.meter.domain
+        """Where lines and points are drawn."""
+        return self.inquiry.meter.domain if self.near is None else self.near
 
     @property
     def is_bounded(self) -> bool:
-        return not np.isinf(self.domain.reach(self.inquiry.input_size))
+        return not np.isinf(self.inquiry.meter.domain.reach(self.inquiry.input_size))
 
     @property
     def num_units(self) -> int:

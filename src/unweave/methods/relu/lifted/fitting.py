@@ -76,10 +76,10 @@ class Fitted(Compared):
     def fit(self) -> None:
         """Put the network together and fit it to the answers; ``wrong`` says how it does on all of them."""
         x, y, bars = self._answers()
-        few = self.rng.permutation(len(x))[:4000]
+        few, meter = self.rng.permutation(len(x))[:4000], self.inquiry.meter
         if self.is_shallow:
             rough = 1e4 * self.inquiry.relative
-            self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], self.domain, rough=rough)
+            self.assembly = assemble_one(self.planes, x[few], y[few], bars[few], meter.domain, rough=rough)
         elif self.num_units:
             self.assembly = self._put_together(x[few], y[few], bars[few])
         else:
@@ -100,7 +100,7 @@ class Fitted(Compared):
             for _ in range(2):
                 self.follower.sharpen(self.open_kinks())
         if not self.is_bounded:
-            return assemble(self.planes, self.follower.units(), x, y, bars, self.domain)
+            return assemble(self.planes, self.follower.units(), x, y, bars, self.inquiry.meter.domain)
         if self.inquiry.coarse:
             point = self._better_sum(self.point, self.fit_jointly())
             wrong = self._amiss(point, x, y, bars)[0]

@@ -43,20 +43,28 @@ class ReluLifted:
 
     def recover(self, meter: Meter, problem: Problem) -> Finding:
         """Both hidden layers, or the one there is, and the output layer."""
-        rng = problem.rng("relu lifted")
+        rng, domain = problem.rng("relu lifted"), meter.domain
         with meter.stage("lines"):
             inquiry = open_inquiry(meter, problem.precision, rng)
-        with np.errstate(over="ignore"):  # answers that a squashing saturates have error bars without bound
-            search = search_two_layers(
-                inquiry,
-                rng,
-                max_rounds=self.max_rounds,
-                max_seconds=problem.within(self.max_seconds),
-                suspects=problem.suspects,
-                precision=problem.precision,
-                earlier=problem.kept,
-            )
-        return describe(search)
+        # a ball in which a squashing tells enough is no bound: all units of a network without end show
+        endless = domain is not meter.whole and np.isinf(meter.whole.reach(meter.input_size))
+        try:
+            meter.domain = meter.whole if endless else domain
+            # answers that a squashing saturates have error bars without bound
+            with np.errstate(over="ignore"):
+                search = search_two_layers(
+                    inquiry,
+                    rng,
+                    max_rounds=self.max_rounds,
+                    max_seconds=problem.within(self.max_seconds),
+                    suspects=problem.suspects,
+                    precision=problem.precision,
+                    earlier=problem.kept,
+                    near=domain if endless else None,
+                )
+            return describe(search)
+        finally:
+            meter.domain = domain
 
 
 def describe(search: Search) -> Finding:

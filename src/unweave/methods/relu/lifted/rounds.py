@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from unweave.core import clock
+from unweave.core.domains import Domain
 from unweave.evidence.precision import Precision
 from unweave.methods.relu.lifted.fitting import CORNERS, NEARLY
 from unweave.methods.relu.lifted.search import GAINING, Search
@@ -39,11 +40,12 @@ def search_two_layers(
     suspects: np.ndarray | None = None,
     precision: Precision | None = None,
     earlier: Search | None = None,
+    near: Domain | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Search:
     """Two hidden layers, as far as the rounds and the time go; ``wrong`` is 0 when every answer is explained.
 
-    ``earlier``: a search that ended so and is wrong near the ``suspects``; it goes on.
+    ``earlier``: a search that ended so and is wrong near the ``suspects``; it goes on. ``near``: see ``Explained``.
     """
     if earlier is not None and suspects is not None:
         earlier.go_on(clock.now() + max_seconds, suspects)
@@ -51,7 +53,7 @@ def search_two_layers(
             earlier.draw_towards(8, MOST_LINES)
             _search(earlier, max_rounds, say)
         return earlier
-    search = Search(inquiry, rng, clock.now() + max_seconds, say, precision=precision)
+    search = Search(inquiry, rng, clock.now() + max_seconds, say, near=near, precision=precision)
     if suspects is not None:
         search.suspects = suspects
     num_lines = 12 if search.is_bounded else 8

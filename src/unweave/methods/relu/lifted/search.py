@@ -121,7 +121,7 @@ class Search(Mended):
         x = [self.domain.sample(num_points - third, d, self.rng), self.domain.edge(third, d, self.rng)]
         if not self.is_bounded:
             spread = np.exp(self.rng.uniform(-1, 4, (third, 1)))
-            x.append(spread * self.rng.standard_normal((third, d)))
+            x.append(self.domain.nearest(spread * self.rng.standard_normal((third, d))))
         else:
             low, high = self.box
             x.append(self.domain.nearest(box_faces(low, high, 2 * third, self.rng)))

@@ -189,7 +189,10 @@ def looks_deeper(inquiry: Inquiry, model: RidgeSum, meter: Meter) -> bool:
 
 
 def _few_confirmed(inquiry: Inquiry, model: RidgeSum) -> bool:
-    """Whether planes seen on one line of a bounded domain often do not show where others cross them."""
+    """Whether planes seen on one line of a bounded domain often do not show where others cross them.
+
+    Between answers that say nothing, behind a clamp, none can show.
+    """
     meter, planes = inquiry.meter, model.planes
     rng = np.random.default_rng(7)
     lines = draw_lines(meter.domain, 2, inquiry.input_size, rng)
@@ -199,6 +202,9 @@ def _few_confirmed(inquiry: Inquiry, model: RidgeSum) -> bool:
     crossed = (places > lines.low[:, None]) & (places < lines.high[:, None])
     shown = np.zeros(places.shape, dtype=bool)
     for i, found in enumerate(kinks):
+        tells = np.isfinite(meter.blur(found.answers))
+        after = np.searchsorted(found.asked, places[i]).clip(1, len(tells) - 1)
+        crossed[i] &= tells[after - 1] & tells[after]
         seen = np.concatenate([found.positions, found.unresolved])
         if len(seen):
             apart = np.min(np.abs(seen[None] - places[i][:, None]), axis=1)
