@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from truth import random_network
@@ -40,3 +42,22 @@ def test_lines_refute_planes_at_which_they_do_not_bend():
     assert refuted(planes, seen).tolist() == [False] * 8 + [True] * 2
     crossings, bends = count_bends(planes.take(np.arange(8)), lines, 0, seen[0][2])
     assert crossings == bends > 3
+
+
+def test_kinks_whose_places_are_rough_refute_no_plane():
+    rng = np.random.default_rng(2)
+    network = random_network((6, 8, 3), "relu", seed=2)
+    rows = np.hstack([network.weights[0], network.biases[0][:, None]])
+    lengths = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    rows, columns = rows / lengths, network.weights[1].T * lengths
+    directions = rng.standard_normal((12, 6))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    scale = np.full(12, 1.0)
+    lines = Lines(0.1 * rng.standard_normal((12, 6)), directions, -50 * scale, 50 * scale, scale)
+    seen = []
+    for i in range(12):
+        found = kinks_of(rows, columns, lines, i)
+        moved = found.positions + 0.03 * np.ptp(found.positions) / 8 * rng.choice([-1, 1], 8)
+        seen.append((lines, i, replace(found, positions=moved)))
+    planes = Planes(rows[:, :-1], rows[:, -1], columns, np.full(8, 1e-9), -rows[:, -1:] * rows[:, :-1])
+    assert not refuted(planes, seen).any()

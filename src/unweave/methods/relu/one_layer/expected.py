@@ -39,31 +39,33 @@ def predict_crossings(planes: Planes, lines: Lines, line: int) -> tuple[np.ndarr
 
 def count_bends(planes: Planes, lines: Lines, line: int, found: Kinks) -> tuple[int, int]:
     """How many planes a line surely crosses, and at how many of these crossings it bends."""
-    crossed, bends, _ = _crossings(planes, lines, line, found)
+    crossed, bends, _, _ = _crossings(planes, lines, line, found)
     return int(np.sum(crossed)), int(np.sum(bends))
 
 
 def refuted(planes: Planes, seen: list[tuple[Lines, int, Kinks]]) -> np.ndarray:
     """Which planes most of the lines refute that surely cross them: these do not bend there as the planes say.
 
-    Between two kinks that are close a gradient may be taken across one of them, and its plane is none.
+    Between two kinks that are close a gradient may be taken across one of them, and its plane is none. A line that
+    bends there by another amount says neither: two kinks may show as one, and where answers are rough the place of a
+    kink is known less well than that of the plane.
     """
-    hits, crossings = np.zeros(len(planes)), np.zeros(len(planes))
+    hits, misses = np.zeros(len(planes)), np.zeros(len(planes))
     for lines, line, found in seen:
-        crossed, _, agreed = _crossings(planes, lines, line, found)
-        crossings += crossed
+        crossed, _, near, agreed = _crossings(planes, lines, line, found)
         hits += agreed
-    return (crossings - hits >= FEWEST) & (hits < crossings / 2)
+        misses += crossed & ~near
+    return (misses >= FEWEST) & (hits < misses)
 
 
 def _crossings(
     planes: Planes, lines: Lines, line: int, found: Kinks
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which planes a line surely crosses, where it then bends, and where it bends as they say."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Which planes a line surely crosses, where it then bends, where nearby, and where by as much as they say."""
     crossed = np.zeros(len(planes), dtype=bool)
-    bends, agreed = crossed.copy(), crossed.copy()
+    bends, near, agreed = crossed.copy(), crossed.copy(), crossed.copy()
     if len(found.positions) < 2 or not len(planes):
-        return crossed, bends, agreed
+        return crossed, bends, near, agreed
     places, slack, jumps = predict_crossings(planes, lines, line)
     slack = 2 * slack + 1e-6 * (lines.scale[line] + np.abs(places))
     room = SURE * np.ptp(found.positions) / len(found.positions)
@@ -74,10 +76,11 @@ def _crossings(
         if len(found.unresolved) and np.min(np.abs(found.unresolved - places[i])) < room + slack[i]:
             continue
         nearest = int(np.argmin(np.abs(found.positions - places[i])))
-        crossed[i], bends[i] = True, np.abs(found.positions[nearest] - places[i]) <= slack[i]
+        apart = np.abs(found.positions[nearest] - places[i])
+        crossed[i], bends[i], near[i] = True, apart <= slack[i], apart <= slack[i] + room
         off = np.linalg.norm(found.jumps[nearest] - jumps[i])
-        agreed[i] = bends[i] and off <= 2 * ALIKE * np.linalg.norm(jumps[i])
-    return crossed, bends, agreed
+        agreed[i] = near[i] and off <= 2 * ALIKE * np.linalg.norm(jumps[i])
+    return crossed, bends, near, agreed
 
 
 def unpredicted(planes: Planes, lines: Lines, line: int, found: Kinks) -> Kinks:
