@@ -115,8 +115,8 @@ def test_units_whose_curvatures_change_alike_take_a_third_place():
 def test_units_of_little_effect_count():
     rng = np.random.default_rng(1)
     values = np.geomspace(1.0, 1e-3, 6)
-    values[-1] = 2e-5  # a fall of fifty before the last unit, of forty behind it
+    values[-1] = 2e-5  # a fall of two hundred before the last unit, of twenty-four behind it
     firsts = rng.standard_normal((30, 6)) * values @ np.linalg.qr(rng.standard_normal((20, 6)))[0].T
-    span = curvature._span(firsts + 1e-8 * rng.standard_normal(firsts.shape))
+    span = curvature._span(firsts + 5e-7 * rng.standard_normal(firsts.shape))
     assert span is not None
     assert span.shape == (20, 6)

@@ -32,7 +32,7 @@ STAYING = 0.8
 """Share of the units that stay."""
 SURPLUS, AT_A_TIME = 12, 6
 """Differences of first order beyond the number that are independent, and how many are asked for at a time."""
-GAP = 30.0
+GAP = 20.0
 """Least fall of the singular values behind the last unit; a unit of little effect may have one before it."""
 APART, MOST_PLACES, PAIRS = 1e-4, 4, 30
 """Least sine between the curvatures of two units over all Hessians, places of Hessians at most while it is less, and
