@@ -120,3 +120,9 @@ def test_units_of_little_effect_count():
     span = curvature._span(firsts + 5e-7 * rng.standard_normal(firsts.shape))
     assert span is not None
     assert span.shape == (20, 6)
+
+
+def test_the_common_part_of_few_differences_is_no_unit():
+    rng = np.random.default_rng(1)
+    firsts = rng.standard_normal(20) + 0.02 * rng.standard_normal((18, 20))
+    assert curvature._span(firsts) is None

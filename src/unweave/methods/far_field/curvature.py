@@ -34,6 +34,8 @@ SURPLUS, AT_A_TIME = 12, 6
 """Differences of first order beyond the number that are independent, and how many are asked for at a time."""
 GAP = 20.0
 """Least fall of the singular values behind the last unit; a unit of little effect may have one before it."""
+BEHIND = 1e-3
+"""Of the largest, what is behind the last unit is less; few differences have a fall behind their common part."""
 APART, MOST_PLACES, PAIRS = 1e-4, 4, 30
 """Least sine between the curvatures of two units over all Hessians, places of Hessians at most while it is less, and
 pairs of combinations of more than two that are tried."""
@@ -154,7 +156,7 @@ def _span(firsts: np.ndarray) -> np.ndarray | None:
     """An orthonormal basis (units, width) of what first differences span; None where they span everything."""
     left, values, _ = np.linalg.svd(firsts.T, full_matrices=False)
     falls = values[:-1] / np.maximum(values[1:], 1e-300)
-    (steep,) = np.nonzero(falls > GAP)
+    (steep,) = np.nonzero((falls > GAP) & (values[1:] < BEHIND * values[0]))
     return left[:, : steep[-1] + 1] if len(steep) else None
 
 
