@@ -96,3 +96,33 @@ def test_many_units_under_few():
     assert found.ledger.by_stage["curvature"] > 0
     assert found.ledger.total < 3 * network.num_parameters
     assert unweave.compare(network, found.network).max_relative_error < 1e-7
+
+
+def test_units_whose_curvatures_change_alike_take_a_third_place():
+    rng = np.random.default_rng(1)
+    span = np.linalg.qr(rng.standard_normal((20, 8)))[0]
+    columns = span @ rng.standard_normal((8, 8))
+    curvatures = rng.standard_normal((3, 8))
+    curvatures[1, 1] = curvatures[0, 1] * curvatures[1, 0] / curvatures[0, 0]
+    hessians = np.einsum("ij,oj,kj->oik", columns, curvatures, columns)
+    assert curvature._diagonalise(span, hessians[:2], rng)[1] < curvature.APART
+    found, apart = curvature._diagonalise(span, hessians, rng)
+    assert apart > curvature.APART
+    cosines = (columns / np.linalg.norm(columns, axis=0)).T @ (found / np.linalg.norm(found, axis=0))
+    assert np.min(np.max(np.abs(cosines), axis=1)) > 1 - 1e-9
+
+
+def test_units_of_little_effect_count():
+    rng = np.random.default_rng(1)
+    values = np.geomspace(1.0, 1e-3, 6)
+    values[-1] = 2e-5  # a fall of two hundred before the last unit, of twenty-four behind it
+    firsts = rng.standard_normal((30, 6)) * values @ np.linalg.qr(rng.standard_normal((20, 6)))[0].T
+    span = curvature._span(firsts + 5e-7 * rng.standard_normal(firsts.shape))
+    assert span is not None
+    assert span.shape == (20, 6)
+
+
+def test_the_common_part_of_few_differences_is_no_unit():
+    rng = np.random.default_rng(1)
+    firsts = rng.standard_normal(20) + 0.02 * rng.standard_normal((18, 20))
+    assert curvature._span(firsts) is None

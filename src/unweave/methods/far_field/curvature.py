@@ -32,8 +32,13 @@ STAYING = 0.8
 """Share of the units that stay."""
 SURPLUS, AT_A_TIME = 12, 6
 """Differences of first order beyond the number that are independent, and how many are asked for at a time."""
-GAP = 30.0
-"""Least fall of the singular values behind the last unit."""
+GAP = 20.0
+"""Least fall of the singular values behind the last unit; a unit of little effect may have one before it."""
+BEHIND = 1e-3
+"""Of the largest, what is behind the last unit is less; few differences have a fall behind their common part."""
+APART, MOST_PLACES, PAIRS = 1e-4, 4, 30
+"""Least sine between the curvatures of two units over all Hessians, places of Hessians at most while it is less, and
+pairs of combinations of more than two that are tried."""
 SPREAD = 0.6
 """Of the arguments at the point of the Hessians."""
 NEAR = 0.02
@@ -99,11 +104,13 @@ def read_rows(sight: Sight, layer: FirstLayer) -> np.ndarray | None:
     places = [here]
     if asker.num_outputs == 1:
         places.append(asker.place(elsewhere(), staying, moving[:0]))
-    count = len(staying)
-    hessians = np.concatenate([_complete(p.second[:, :count, :count], span) for p in places])
-    columns = _diagonalise(span, hessians, rng)
-    if columns is None:
-        return None
+    count, columns = len(staying), None
+    while columns is None:
+        hessians = np.concatenate([_complete(p.second[:, :count, :count], span) for p in places])
+        columns, apart = _diagonalise(span, hessians, rng)
+        if apart < APART and len(places) < MOST_PLACES:
+            places.append(asker.place(elsewhere(), staying, moving[:0]))
+            columns = None
     return _assemble(columns, here, hessians[: asker.num_outputs], start, np.concatenate([staying, moving]))
 
 
@@ -149,8 +156,8 @@ def _span(firsts: np.ndarray) -> np.ndarray | None:
     """An orthonormal basis (units, width) of what first differences span; None where they span everything."""
     left, values, _ = np.linalg.svd(firsts.T, full_matrices=False)
     falls = values[:-1] / np.maximum(values[1:], 1e-300)
-    width = int(np.argmax(falls)) + 1
-    return left[:, :width] if falls[width - 1] > GAP else None
+    (steep,) = np.nonzero((falls > GAP) & (values[1:] < BEHIND * values[0]))
+    return left[:, : steep[-1] + 1] if len(steep) else None
 
 
 def _complete(seconds: np.ndarray, span: np.ndarray) -> np.ndarray:
@@ -163,15 +170,31 @@ def _complete(seconds: np.ndarray, span: np.ndarray) -> np.ndarray:
     return completed
 
 
-def _diagonalise(span: np.ndarray, hessians: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """The columns (units, width) that make all Hessians diagonal, from two combinations of them."""
+def _diagonalise(
+    span: np.ndarray, hessians: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, float]:
+    """The columns (units, width) that make all Hessians diagonal, from two combinations of them; and how far apart
+    the curvatures of the two are that differ least. Of more than two Hessians the combinations are those, of a few,
+    that keep them furthest apart.
+
+    Two units that are hardly apart may come as a complex pair: its real and imaginary parts span the same plane.
+    """
     inner = span.T @ hessians @ span
-    pair = inner if len(inner) == 2 else np.einsum("rn,npq->rpq", rng.standard_normal((2, len(inner))), inner)
-    try:
-        vectors = eigen_pencil(*pair)[1]
-    except np.linalg.LinAlgError:
-        return None
-    return span @ np.real(vectors)
+    best, apart = span, -1.0
+    for _ in range(PAIRS if len(inner) > 2 else 1):
+        pair = inner
+        if len(inner) > 2:
+            pair = np.einsum("rn,npq->rpq", rng.standard_normal((2, len(inner))), inner)
+        try:
+            values, vectors = eigen_pencil(*pair)
+        except np.linalg.LinAlgError:
+            continue
+        columns = np.where(np.imag(values) < 0, np.imag(vectors), np.real(vectors))
+        angles = np.sort(np.arctan(np.real(values)))
+        least = float(np.min(np.diff(np.append(angles, angles[0] + np.pi)), initial=np.pi))
+        if least > apart:
+            best, apart = span @ columns, least
+    return best, apart
 
 
 def _assemble(
@@ -180,12 +203,13 @@ def _assemble(
     """All weights of the rows, from those on the units that stay; what the units' own slopes put on them taken off."""
     count = len(columns)
     inverse = np.linalg.pinv(columns)
-    curvatures = np.einsum("ji,oik,jk->oj", inverse, hessians, inverse)
-    system = np.concatenate([columns * curvature for curvature in curvatures])
+    # nearly diagonal, but for units that are hardly apart
+    curvatures = inverse @ hessians @ inverse.T
+    system = np.concatenate(list(columns @ curvatures))
     mixed = np.concatenate(list(here.second[:, :count, count:]))
     moved = np.linalg.lstsq(system, mixed, rcond=None)[0]
     weights = np.concatenate([columns, moved.T])
-    own = np.einsum("oj,ij->oi", curvatures, weights**2)
+    own = np.einsum("ij,ojk,ik->oi", weights, curvatures, weights)
     diagonal = np.einsum("oii->oi", here.second)
     first = here.first
     h = -np.sum((diagonal - own) * first, axis=0) / (2 * np.maximum(np.sum(first**2, axis=0), 1e-300))
