@@ -68,7 +68,16 @@ class Certifying:
             network, certificate = self._again(self._spread_out, network, certificate, finding, precision)
         if behind is not None and not network.is_open and certificate.agrees:
             rng = stream(self.entropy, "behind", self.num_certificates)
-            seen = check_squashed(network, behind.squashing, self.meter, behind.domain, behind.precision, rng)
+            deviation = certificate.max_standard_error or 0.0
+            seen = check_squashed(
+                network,
+                behind.squashing,
+                self.meter,
+                behind.domain,
+                behind.precision,
+                rng,
+                deviation=deviation if np.isfinite(deviation) else 0.0,
+            )
             certificate = replace(certificate, checks=(*certificate.checks, seen))
         if certificate.agrees and precision.kind == "rounded" and not _decides(network):
             network, certificate = self._keep_to_rounding(network, certificate, finding, precision)
