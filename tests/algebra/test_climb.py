@@ -60,17 +60,3 @@ def test_a_climb_keeps_to_its_hyperplane():
     ends = climb.run(start)
     assert np.max(np.abs(ends @ rows[0] + offsets[0])) < 1e-9
     assert np.all(np.sum(np.abs(np.abs(ends) - 1) < 1e-9, axis=1) >= 3)  # a corner of the part in the box
-
-
-def test_a_climb_along_one_of_two_nearly_parallel_hyperplanes_stays_on_it():
-    turn = np.array([0.1768, 0.1768 - 3e-3])
-    rows = np.stack([turn, np.sqrt(1 - turn**2)], axis=1)
-    offsets = -rows @ np.array([0.02, -0.01])
-    start = np.array([0.02, -0.01]) + 0.3 * np.array([rows[0, 1], -rows[0, 0]])
-    count, rng = 40, np.random.default_rng(0)
-    climb = Climb.begin(rows, offsets, np.tile(start, (count, 1)))
-    climb.fixed = np.zeros(count, dtype=int)
-    climb.counts[:, :2] = True
-    climb.slope = rng.standard_normal((count, 2))
-    ends = climb.run(np.tile(start, (count, 1)))
-    assert np.max(np.abs(ends @ rows[0] + offsets[0])) < 1e-9

@@ -98,12 +98,8 @@ class Climb:
         real = np.take_along_axis(active, chosen, axis=1)
         normals = self.rows[chosen] * (np.take_along_axis(self.sign[q], chosen, axis=1) * real)[:, :, None]
         gram = normals @ np.swapaxes(normals, 1, 2) + np.where(real, 1e-13, 1.0)[:, :, None] * np.eye(d)
-        share, v = np.zeros(chosen.shape), self.slope[q]
-        for _ in range(
-            2
-        ):  # where constraints are nearly parallel the first time leaves what would lead off them
-            more = np.linalg.solve(gram, normals @ v[:, :, None])[:, :, 0]
-            share, v = share + more, v - np.einsum("qi,qid->qd", more, normals)
+        share = np.linalg.solve(gram, (normals @ self.slope[q][:, :, None]))[:, :, 0]
+        v = self.slope[q] - np.einsum("qi,qid->qd", share, normals)
         beyond = np.take_along_axis(self.bends[q], chosen, axis=1) - share
         beyond = np.where(np.take_along_axis(self.crossable[q], chosen, axis=1), beyond, -np.inf)
         held = ~real | (chosen == self.fixed[q][:, None])

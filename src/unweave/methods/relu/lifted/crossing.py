@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from unweave.methods.relu.lifted.fit_trace import Places
-from unweave.methods.relu.lifted.half_disc import cross_half_discs
 from unweave.methods.relu.lifted.sharpen import meet_lines
 from unweave.methods.relu.lifted.sightings import DEVIATIONS
 from unweave.methods.relu.lifted.traces import Traces
@@ -34,13 +33,6 @@ def measure_crossings(
 
     And places of the zero sets that were met beyond the planes, each with the number of its trace.
     """
-    if inquiry.coarse:
-        done, b, error = cross_half_discs(inquiry, traces, meetings)
-        for row in np.flatnonzero(done):
-            unit, plane = int(meetings.unit[row]), int(meetings.plane[row])
-            if not traces.known[unit, plane]:
-                traces.cross(unit, plane, b[row] / 2, error[row] / 2)
-        return done, []
     done, places = np.zeros(len(meetings), dtype=bool), []
     room, thin = meetings.room.copy(), np.ones(len(meetings))
     for _ in range(max_tries):

@@ -10,8 +10,6 @@ from unweave.probes.lines import Lines, draw_lines, line_through
 NEAR = 14.0
 """How far a line through an unbounded domain is followed, in units of its own scale."""
 
-TOGETHER, CROWDED = 10, 0.2
-"""So many kinks of a line crowd where they take up this share of what they would on average."""
 INSIDE = 1e-3
 """How far from the end of a box, relative to its length, lines along its edges run."""
 
@@ -67,33 +65,6 @@ def ways_between(domain: Domain, starts: np.ndarray, goals: np.ndarray) -> Lines
     apart = apart[apart > 1e-9 * (1 + np.linalg.norm(starts, axis=1))]
     low, high = np.maximum(lines.low, -apart), np.minimum(lines.high, 2 * apart)
     return Lines(lines.origins, lines.directions, low, high, np.maximum(high, -low))
-
-
-def crowded_lines(
-    domain: Domain, lines: Lines, line: np.ndarray, t: np.ndarray, count: int, rng: np.random.Generator
-) -> Lines:
-    """Short lines in random directions through the places at which kinks ``t`` of known lines crowd, if they do.
-
-    A controller may bend in the middle of its box for the most part, where lines across everything hardly come.
-    """
-    places, reach = [], []
-    for number in rng.permutation(np.unique(line)):
-        own = np.sort(t[line == number])
-        if len(own) < 2 * TOGETHER or len(places) == count:
-            continue
-        spans = own[TOGETHER - 1 :] - own[: 1 - TOGETHER]
-        first = int(np.argmin(spans))
-        if spans[first] > CROWDED * TOGETHER * np.ptp(own) / len(own):
-            continue
-        places.append(lines.origins[number] + own[first + TOGETHER // 2] * lines.directions[number])
-        reach.append(spans[first])
-    d = lines.origins.shape[1]
-    if not places:
-        return lines_through(domain, np.zeros((0, d)), np.zeros((0, d)))
-    ways = rng.standard_normal((len(places), d))
-    ways *= (np.array(reach) / np.linalg.norm(ways, axis=1))[:, None]
-    middle = np.array(places) + rng.uniform(-0.3, 0.3, ways.shape) * np.array(reach)[:, None]
-    return ways_between(domain, domain.nearest(middle - ways), domain.nearest(middle + ways))
 
 
 def box_faces(low: np.ndarray, high: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from unweave.core.domains import Box, Domain
 from unweave.methods.relu.lifted.changing import find_changing
-from unweave.methods.relu.lifted.draw import crowded_lines, edge_lines, fair_lines
+from unweave.methods.relu.lifted.draw import edge_lines, fair_lines
 from unweave.methods.relu.lifted.follow import Follower
 from unweave.methods.relu.lifted.planes import (
     Planes,
@@ -84,16 +84,6 @@ class Explained:
             with self.inquiry.meter.stage("lines"):
                 self.sightings.add_lines(edge_lines(self.domain, *self.box, num_lines, self.rng), fair=False)
 
-    def draw_crowded(self, num_lines: int) -> None:
-        """Short lines where the kinks of others crowd."""
-        s = self.sightings
-        if s.lines is None or not self.is_bounded:
-            return
-        lines = crowded_lines(self.domain, s.lines, s.line, s.t, num_lines, self.rng)
-        if len(lines):
-            with self.inquiry.meter.stage("lines"):
-                s.add_lines(lines, fair=False)
-
     def find_planes(self) -> None:
         if not self.inquiry.coarse:
             with self.inquiry.meter.stage("first layer"):
@@ -140,16 +130,20 @@ class Explained:
         holds[:before] = True
         self.planes = planes.take(holds)
         if self.follower is not None and len(self.planes) > before:
-            self.follower.extend(self.planes)
+            if self.inquiry.coarse:  # rough answers do not always show a bend that was not reckoned with
+                self.follower.restart(self.planes)
+            else:
+                self.follower.extend(self.planes)
         return np.flatnonzero(holds[before:])
 
     def _promote(self) -> bool:
         """Whether traces that nothing bends are planes of the first layer; these are added."""
         assert self.follower is not None
         numbers, planes = self.follower.straight()
-        seeds = self.follower.traces.seed[numbers]
+        traces = self.follower.traces
         holding = self._grow(self.planes.join(planes))
-        self.follower.drop(np.flatnonzero(np.isin(self.follower.traces.seed, seeds[holding])))
+        if not self.inquiry.coarse or self.follower.traces is traces:
+            self.follower.drop(numbers[holding])
         return len(holding) > 0
 
     @property

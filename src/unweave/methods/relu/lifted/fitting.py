@@ -34,10 +34,6 @@ HOPELESS = 300.0
 """Median deviation in error bars from which on a fit of everything takes a few steps only."""
 ROWS, ROUND = 3.0, 5e9
 """Residuals a parameter in a fit of everything, and work of a step that allows more of them."""
-NEARLY = 5e-3
-"""Share of wrong answers below which following zero sets is dearer than mending, and turns need not halve it."""
-HOPEFUL, GAINING = 0.1, 0.8
-"""Share of wrong answers that is set right unit by unit, and the share of those before that is no gain."""
 WORSE = 3.0
 """Factor by which wrong answers may become more while zero sets are followed farther."""
 MOST_MISSING, LEAVING, BETTER = 8, 0.96, 0.9
@@ -102,10 +98,7 @@ class Fitted(Compared):
         if not self.is_bounded:
             return assemble(self.planes, self.follower.units(), x, y, bars, self.inquiry.meter.domain)
         if self.inquiry.coarse:
-            point = self._better_sum(self.point, self.fit_jointly())
-            wrong = self._amiss(point, x, y, bars)[0]
-            if wrong <= HOPEFUL or wrong > GAINING * self.wrong:  # else more lines lead on
-                point = self._repaired(point)
+            point = self._repaired(self._better_sum(self.point, self.fit_jointly()))
         else:
             point = put_up(self.follower.traces, self.follower.faces, x, y, bars)
         units = self.follower.units()
@@ -187,8 +180,7 @@ class Fitted(Compared):
                 self.extras = follower.others = best[2]
                 return self._best_sum(sums)
             best = wrong, traces, self.extras
-            over = turn == max_turns or clock.now() > self.deadline
-            if typical > 0.5 * BEYOND or wrong < NEARLY or over:  # the few that are left are mended as well
+            if typical > 0.5 * BEYOND or wrong == 0 or turn == max_turns or clock.now() > self.deadline:
                 return self._best_sum(sums)
             far = np.flatnonzero(misses > BEYOND)
             if wrong < CORNERS:

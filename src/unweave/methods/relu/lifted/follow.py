@@ -40,8 +40,8 @@ FEW_ODD = 0.3
 """Share of traces below which those that all answers together do not bear out are no units."""
 BEGINNING, FIRST_PLACES = 2, 6
 """Rough answers: how often a new trace is told better before it is followed, and at how many places at a time."""
-MOST_FAILURES, FEWER_FAILURES = 4, 2
-"""Meetings of a unit and a plane that are asked at in vain: exact answers, and rough ones, which each costs more."""
+MOST_FAILURES = 4
+"""Meetings of a unit and a plane that are asked at in vain."""
 
 
 @dataclass
@@ -69,9 +69,7 @@ class Follower:
         self.compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.fitted: dict[int, tuple[int, ...]] = {}
         self.started: set[int] = set()
-        self.offered: dict[int, tuple[int, int]] = {}
         self.met = Meetings(exact=not self.sightings.inquiry.coarse)
-        self.kinks = np.zeros(0, dtype=int)
         self.owned = np.zeros((0, 0), dtype=bool)
         self.taken = np.zeros(0, dtype=bool)
 
@@ -99,8 +97,7 @@ class Follower:
                 self.failures.get((int(self.traces.seed[u]), int(p)), 0)
                 for u, p in zip(meetings.unit, meetings.plane, strict=True)
             ]
-            most = FEWER_FAILURES if self.sightings.inquiry.coarse else MOST_FAILURES
-            meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < most))
+            meetings = meetings.take(np.flatnonzero(np.array(tries, dtype=int) < MOST_FAILURES))
             crossed, places = (
                 measure_crossings(self.sightings.inquiry, self.traces, meetings)
                 if len(meetings)
@@ -142,32 +139,10 @@ class Follower:
         return look_beyond(self.faces, self.traces, starts, self.low, self.high)
 
     def extend(self, planes: Planes) -> None:
-        """More planes, the first of which are the ones known before.
-
-        Rough answers do not always show a bend that was not reckoned with: what lies beyond a new plane may have
-        misled.
-        """
-        if self.sightings.inquiry.coarse:
-            self._forget_misled(planes.take(np.arange(len(self.planes), len(planes))))
+        """More planes, the first of which are the ones known before."""
         self.traces = self.traces.over(planes, self.sightings.x[self.traces.seed])
         self.planes, self.failures = planes, {}
         self.faces: Faces = Faces.draw(planes, self.low, self.high, self.rng)
-
-    def _forget_misled(self, fresh: Planes) -> None:
-        """Without traces that kinks and places on both sides of one of the ``fresh`` planes tell; they begin anew."""
-        self.own(self.kinks)
-        kept = np.ones(len(self.traces), dtype=bool)
-        for j, seed in enumerate(self.traces.seed):
-            x = self.sightings.x[np.append(self.kinks[self.owned[:, j]], seed).astype(int)]
-            if int(seed) in self.places:
-                x = np.concatenate([x, self.places[int(seed)][0]])
-            above = fresh.heights(x) > 0
-            kept[j] = not np.any(above.any(axis=0) & ~above.all(axis=0))
-        for seed in self.traces.seed[~kept]:
-            self.started.discard(int(seed))
-            self.places.pop(int(seed), None)
-        self.priors, self.fitted = {}, {}
-        self.traces = self.traces.take(np.flatnonzero(kept))
 
     def replace_planes(self, planes: Planes) -> None:
         """The same planes, known better."""
@@ -184,17 +159,9 @@ class Follower:
         self.__post_init__()
 
     def straight(self) -> tuple[np.ndarray, Planes]:
-        """Traces that nothing bends, of which that is news, and the planes of the first layer they may be."""
+        """Traces that nothing bends, and the planes of the first layer they may be."""
         failed = {seed for (seed, _), count in self.failures.items() if count}
-        numbers, planes = find_straight(self.traces, failed)
-        fresh = []
-        for place, j in enumerate(numbers):
-            seed, told = int(self.traces.seed[j]), (int(self.traces.known[j].sum()), len(self.planes))
-            if self.offered.get(seed) != told:
-                self.offered[seed] = told
-                fresh.append(place)
-        rows = np.array(fresh, dtype=int)
-        return numbers[rows], planes.take(rows)
+        return find_straight(self.traces, failed)
 
     def drop(self, numbers: np.ndarray) -> None:
         """Without the numbered traces and those on the same facets, which are no units."""
@@ -312,7 +279,7 @@ class Follower:
 
     def own(self, kinks: np.ndarray) -> None:
         """Which of the kinks lie on which traces: place, direction among the outputs and size of the jump agree."""
-        self.kinks: np.ndarray = kinks
+        self.kinks = kinks
         self.owned: np.ndarray = self._own(self.traces)
         self.taken: np.ndarray = np.zeros(len(kinks), dtype=bool)
         if self.others is not None and self.others.beta.shape[1] == len(self.planes):

@@ -17,7 +17,6 @@ from unweave.methods.relu.lifted.fitting import (
     FEWEST,
     LEAVING,
     MOST_HELD,
-    NEARLY,
     ROUND,
     ROWS,
     Fitted,
@@ -39,13 +38,12 @@ FOR_EACH = 3
 """Answers on either side of a unit, for each of its weights, that a fit of everything sees."""
 MOST_UNSURE, SURE = 400, 0.5
 """Points asked at a time where the sum is not certain, and the standard error in error bars up to which it is."""
-FIRST = 5
-"""Steps of the first fit without a unit."""
 MORE = 2
 """How often is asked around wrong answers in each turn, at least."""
-PATIENCE, HALVED = 3, 0.5
-"""Turns in a row that leave no fewer wrong answers, after which others are no use, and the share of them that a fit of
-everything may leave for all that is known to be moved; where few answers are wrong no turn need halve them."""
+PATIENCE, HALVED, NEARLY = 3, 0.5, 5e-3
+"""Turns in a row that leave no fewer wrong answers, after which others are no use; the share of them that a fit of
+everything may leave for all that is known to be moved; and the share of wrong answers from which on a turn must halve
+it."""
 
 
 @dataclass
@@ -145,8 +143,7 @@ class Mended(Fitted):
                 break
             first = wrong
             rows = np.union1d(rows, np.argsort(-misses)[: max(len(rows) // 4, FEWEST)])
-            # a few steps show whether the others can stand for what is left out
-            point = fit_freely(point, x[rows], y[rows], bars[rows], max_steps=15 if turn else FIRST)
+            point = fit_freely(point, x[rows], y[rows], bars[rows])
         return None
 
     def polish(self) -> None:

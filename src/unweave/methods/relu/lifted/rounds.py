@@ -9,7 +9,8 @@ import numpy as np
 from unweave.core import clock
 from unweave.core.domains import Domain
 from unweave.evidence.precision import Precision
-from unweave.methods.relu.lifted.fitting import CORNERS, NEARLY
+from unweave.methods.relu.lifted.fitting import CORNERS
+from unweave.methods.relu.lifted.mend import NEARLY
 from unweave.methods.relu.lifted.search import GAINING, Search
 from unweave.probes.inquiry import Inquiry
 
@@ -23,8 +24,6 @@ MOST_LINES = 60
 """Lines drawn at a time through the few answers that are wrong."""
 EDGES = 80
 """Most edges of a box along which kinks are looked for."""
-CROWDS = 12
-"""Most lines at a time where kinks crowd."""
 NOWHERE = 10.0
 """Relative standard error of a unit from which on it is likely none."""
 GOAL = 40.0
@@ -71,11 +70,6 @@ def _search(search: Search, max_rounds: int, say: Callable[[str], None]) -> None
         seen = search.sightings
         say(f"round {turn}: {len(seen.scans)} lines, {len(seen)} kinks, {len(search.planes)} planes")
         if not search.is_shallow:
-            if inquiry.coarse and not edges:  # a plane that cuts off a corner spoils every fit
-                search.draw_edges(EDGES)
-                edges = True
-            if inquiry.coarse:
-                search.draw_crowded(CROWDS)
             search.explain()
         unknown = len(search.unknown_kinks())
         say(f"  {search.num_units} units, {unknown} kinks unexplained, {inquiry.meter.ledger.total} queries")

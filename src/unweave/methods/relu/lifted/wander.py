@@ -14,9 +14,6 @@ import numpy as np
 from unweave.core.columns import Columns
 from unweave.methods.relu.lifted.traces import Traces
 
-HERE = 1e-3
-"""Zero sets closer to a place, relative to the room among planes, are the one that it lies on."""
-
 
 @dataclass(frozen=True)
 class Particles(Columns):
@@ -124,16 +121,13 @@ def measure_room(
     if plane is not None:
         apart[rows, plane] = np.inf
     room = np.minimum(apart.min(axis=1), np.minimum(x - low, high - x).min(axis=1))
-    # zero sets of the other units, where these are known; what lies here as well is the same unit, seen elsewhere
+    # zero sets of the other units, where these are known: a first guess, questions tell
     signs = np.where(heights > 0, 1.0, -1.0)
-    bends = np.einsum("mn,nd->nmd", traces.beta, traces.planes.normals).reshape(len(traces.planes), -1)
-    for chunk in np.array_split(rows, len(rows) * len(traces) // 40_000 + 1):
+    for chunk in np.array_split(rows, len(rows) // 4000 + 1):
         z = np.abs(traces.values(x[chunk], heights[chunk]))
-        slopes = traces.gamma[:, :-1] + (signs[chunk] @ bends).reshape(len(chunk), len(traces), -1)
-        steep = np.sqrt(np.einsum("pmd,pmd->pm", slopes, slopes))
-        far = np.where(traces.holds(signs[chunk]), z / np.maximum(steep, 1e-300), np.inf)
+        steep = np.linalg.norm(traces.gamma[:, :-1], axis=1) + np.abs(traces.beta).sum(axis=1)
+        far = np.where(traces.holds(signs[chunk]), 2 * z / np.maximum(steep, 1e-300), np.inf)
         far[np.arange(len(chunk)), unit[chunk]] = np.inf
-        far[far < HERE * room[chunk, None]] = np.inf
         room[chunk] = np.minimum(room[chunk], np.maximum(far.min(axis=1), 0.1 * room[chunk]))
     return room
 
