@@ -21,9 +21,9 @@ def kinks_of(rows: np.ndarray, columns: np.ndarray, lines: Lines, line: int) -> 
     return Kinks(places[order], jumps[order], np.zeros(0), np.zeros(0), np.zeros((0, columns.shape[1])))
 
 
-def test_lines_refute_planes_at_which_they_do_not_bend():
-    rng = np.random.default_rng(1)
-    network = random_network((6, 8, 3), "relu", seed=1)
+def draw_units_and_lines(rng: np.random.Generator, *, seed: int) -> tuple[np.ndarray, np.ndarray, Lines]:
+    """Rows of length one with their biases, output weights, and a dozen lines that meet most of the planes."""
+    network = random_network((6, 8, 3), "relu", seed=seed)
     rows = np.hstack([network.weights[0], network.biases[0][:, None]])
     lengths = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     rows, columns = rows / lengths, network.weights[1].T * lengths
@@ -31,6 +31,12 @@ def test_lines_refute_planes_at_which_they_do_not_bend():
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     scale = np.full(12, 1.0)
     lines = Lines(0.1 * rng.standard_normal((12, 6)), directions, -50 * scale, 50 * scale, scale)
+    return rows, columns, lines
+
+
+def test_lines_refute_planes_at_which_they_do_not_bend():
+    rng = np.random.default_rng(1)
+    rows, columns, lines = draw_units_and_lines(rng, seed=1)
     seen = [(lines, i, kinks_of(rows, columns, lines, i)) for i in range(12)]
     wrong = rows[:2] + 0.3 * rng.standard_normal((2, 7))
     wrong /= np.linalg.norm(wrong[:, :-1], axis=1, keepdims=True)
@@ -46,14 +52,7 @@ def test_lines_refute_planes_at_which_they_do_not_bend():
 
 def test_kinks_whose_places_are_rough_refute_no_plane():
     rng = np.random.default_rng(2)
-    network = random_network((6, 8, 3), "relu", seed=2)
-    rows = np.hstack([network.weights[0], network.biases[0][:, None]])
-    lengths = np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
-    rows, columns = rows / lengths, network.weights[1].T * lengths
-    directions = rng.standard_normal((12, 6))
-    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
-    scale = np.full(12, 1.0)
-    lines = Lines(0.1 * rng.standard_normal((12, 6)), directions, -50 * scale, 50 * scale, scale)
+    rows, columns, lines = draw_units_and_lines(rng, seed=2)
     seen = []
     for i in range(12):
         found = kinks_of(rows, columns, lines, i)
